@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one effect model: which regions a statement reads, writes or updates, and how.
+
+The pipeliner, the barrier inserter, the warp specialiser, the race checker and the interpreter all
+ask this model; nothing else decides what depends on what (design law 3).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .buffer import Buffer, Region
+from .expr import Call, Const, Expr, Load, Var, const
+from .intrinsics import TABLE
+from .stmt import Alloc, Assert, Assume, Bind, Evaluate, For, If, Launch, Parallel, Seq, Stmt, Store, TileStmt, While
+from .visit import substitute
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+READ, WRITE, ATOMIC = "read", "write", "atomic"
+
+
+@dataclass(frozen=True)
+class Access:
+    """One access: `kind` is read, write or atomic. `unit` says which engine does it: "generic" (the
+    thread's own loads and stores), "cp_async", "tma" or "wgmma" (asynchronous, their own waits)."""
+
+    region: Region
+    kind: str
+    unit: str = "generic"
+
+    @property
+    def buffer(self) -> Buffer:
+        return self.region.buffer
+
+    @property
+    def writes(self) -> bool:
+        return self.kind != READ
+
+
+@dataclass(frozen=True)
+class Effects:
+    """All accesses of a statement, in program order; `barrier`: every thread of the block arrives;
+    `opaque`: it may touch anything (an extern call)."""
+
+    accesses: tuple[Access, ...] = ()
+    barrier: bool = False
+    opaque: bool = False
+
+    @property
+    def reads(self) -> tuple[Access, ...]:
+        return tuple(a for a in self.accesses if a.kind == READ)
+
+    @property
+    def writes(self) -> tuple[Access, ...]:
+        return tuple(a for a in self.accesses if a.kind != READ)
+
+    def __or__(self, other: Effects) -> Effects:
+        return Effects(self.accesses + other.accesses, self.barrier or other.barrier, self.opaque or other.opaque)
+
+    def touches(self, buffer: Buffer) -> bool:
+        root = buffer.root()
+        return self.opaque or any(a.buffer.root() is root for a in self.accesses)
+
+
+NOTHING = Effects()
+
+
+def read(region: Region, unit: str = "generic") -> Access:
+    return Access(region, READ, unit)
+
+
+def write(region: Region, unit: str = "generic") -> Access:
+    return Access(region, WRITE, unit)
+
+
+def atomic(region: Region) -> Access:
+    return Access(region, ATOMIC)
+
+
+def expr_effects(e: Expr) -> Effects:
+    """Loads (and effects of intrinsic calls) inside an expression."""
+    found: list[Access] = []
+    flags = [False, False]
+    seen: set[Expr] = set()
+
+    def go(x: Expr) -> None:
+        if x in seen:
+            return
+        seen.add(x)
+        if type(x) is Load:
+            found.append(read(_point(x.buffer, x.indices)))
+        elif type(x) is Call:
+            _call_effects(x, found, flags)
+            if x.op == "address_of":  # taking an address reads the indices, not the element
+                for i in x.args[0].children:
+                    go(i)
+                return
+        for c in x.children:
+            go(c)
+
+    go(e)
+    return Effects(tuple(found), flags[0], flags[1])
+
+
+def _point(buffer: Buffer, indices: tuple[Expr, ...]) -> Region:
+    return Region(buffer, indices, tuple(const(1) for _ in indices))
+
+
+def _call_effects(x: Call, found: list[Access], flags: list[bool]) -> None:
+    row = TABLE[x.op]
+    flags[0] |= row.effect == "barrier"
+    flags[1] |= row.effect == "opaque"
+    for i, kind in row.pointers.items():
+        if i < len(x.args):
+            target = x.args[i]
+            if type(target) is Call and target.op == "address_of":
+                load = target.args[0]
+                # how many elements lie behind a pointer is the intrinsic's business: take the whole buffer
+                region = load.buffer.whole()
+                for k in (READ, WRITE) if kind == "rw" else (kind,):
+                    found.append(Access(region, k, row.unit))
+
+
+def _exprs(es: Iterable[Expr]) -> Effects:
+    out = NOTHING
+    for e in es:
+        out = out | expr_effects(e)
+    return out
+
+
+def effects(s: Stmt | None) -> Effects:
+    """The effects of a statement with everything below it. Inside a loop the region of an access is
+    widened over the loop variable when its offset is affine in it, else to the whole dimension."""
+    if s is None:
+        return NOTHING
+    t = type(s)
+    if t is TileStmt:
+        return s.op.effects()
+    if t is Store:
+        return _exprs((*s.indices, s.value)) | Effects((write(_point(s.buffer, s.indices)),))
+    if t is Evaluate:
+        return expr_effects(s.value)
+    if t is Bind:
+        return expr_effects(s.value)
+    if t is Seq:
+        return _sequence(s)
+    if t is If:
+        return expr_effects(s.cond) | effects(s.then) | effects(s.orelse)
+    if t is For:
+        return _exprs((s.start, s.extent)) | _widen(effects(s.body), {s.var: (s.start, s.extent)})
+    if t is Parallel:
+        return _exprs(s.extents) | _widen(effects(s.body), {v: (const(0), e) for v, e in zip(s.vars, s.extents, strict=True)})
+    if t is While:
+        return expr_effects(s.cond) | effects(s.body)
+    if t is Launch:
+        return effects(s.body)
+    if t in (Assert, Assume):
+        return expr_effects(s.cond)
+    return NOTHING
+
+
+def _sequence(s: Seq) -> Effects:
+    out: list[Access] = []
+    barrier = opaque = False
+    bound: dict[Var, Expr] = {}
+    local: set[Buffer] = set()
+    for x in s.stmts:
+        e = effects(x)
+        barrier, opaque = barrier or e.barrier, opaque or e.opaque
+        for a in e.accesses:
+            r = a.region
+            if bound:
+                r = Region(r.buffer, tuple(substitute(o, bound) for o in r.offsets), r.extents)
+            out.append(Access(r, a.kind, a.unit))
+        if type(x) is Bind:
+            bound[x.var] = substitute(x.value, bound)
+        elif type(x) is Alloc:
+            local.add(x.buffer)
+    return Effects(tuple(a for a in out if a.buffer not in local), barrier, opaque)
+
+
+def _widen(e: Effects, loops: Mapping[Var, tuple[Expr, Expr]]) -> Effects:
+    return Effects(tuple(Access(_widen_region(a.region, loops), a.kind, a.unit) for a in e.accesses), e.barrier, e.opaque)
+
+
+def _widen_region(r: Region, loops: Mapping[Var, tuple[Expr, Expr]]) -> Region:
+    from .visit import free_vars
+
+    offsets, extents = list(r.offsets), list(r.extents)
+    for d, o in enumerate(r.offsets):
+        used = [v for v in free_vars(o) if v in loops]
+        if not used:
+            continue
+        wide = _affine_widen(o, r.extents[d], used, loops)
+        offsets[d], extents[d] = wide if wide is not None else (const(0), r.buffer.shape[d])
+    return Region(r.buffer, tuple(offsets), tuple(extents))
+
+
+def _affine_widen(
+    o: Expr, extent: Expr, used: list[Var], loops: Mapping[Var, tuple[Expr, Expr]]
+) -> tuple[Expr, Expr] | None:
+    """(offset, extent) swept when `o` = c·v + rest with constant c >= 0 for each loop variable v."""
+    for v in used:
+        lo, n = loops[v]
+        at0, at1, at2 = (substitute(o, {v: const(k, v.dtype)}) for k in (0, 1, 2))
+        step, step2 = at1 - at0, at2 - at1
+        if not (type(step) is Const and type(step2) is Const and step.value == step2.value and step.value >= 0):
+            return None
+        o = substitute(o, {v: lo})
+        extent = extent + (n - 1) * step
+    return o, extent

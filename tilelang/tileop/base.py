@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every tile operation offers, and how one of its lowerings is chosen.
+
+An op owns its facts: `check()` (user errors), `effects()` (what it touches), `reference()` (its
+meaning in numpy) and `lowerings`. Each lowering says `why_not` it cannot be used here (None: it can),
+what it costs, which layouts it needs, and emits LOOP-stage code. The cheapest that fits wins; order
+breaks ties. One lowering of every op is plain SIMT loops and is always legal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tilelang.errors import InternalError
+from tilelang.ir import TileOp
+
+if TYPE_CHECKING:
+    from tilelang.config import Options
+    from tilelang.ir import Buffer, Builder, Expr
+    from tilelang.target import Target
+
+
+@dataclass
+class LowerContext:
+    """What a lowering may ask about the place it lowers for.
+
+    tid: index of the calling thread among the `threads` that take part (0 <= tid < threads); on a CPU
+    threads is 1 and tid is the constant 0. layouts: of fragment and shared buffers, as inferred.
+    facts: an `arith.Facts` with the ranges of all variables in scope. safe_values: what an
+    out-of-bounds read of a global buffer gives (default 0). barrier: emits a barrier of exactly these
+    `threads` (the whole block, or a named one inside a warp role).
+    """
+
+    target: Target
+    options: Options
+    tid: Expr
+    threads: int
+    facts: Any
+    layouts: dict[Buffer, Any] = field(default_factory=dict)
+    safe_values: Mapping[Buffer, Expr] = field(default_factory=dict)
+    annotations: Mapping[str, Any] = field(default_factory=dict)
+    barrier: Callable[[Builder], None] = lambda b: b.call("sync_threads")
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Lowering:
+    """One way to lower an op. All callables take (op, ctx).
+
+    layouts: buffer -> layout that this lowering needs (hard constraints for inference).
+    emit: (op, ctx, builder) appends LOOP-stage statements.
+    """
+
+    name: str
+    why_not: Callable[[Any, LowerContext], str | None]
+    cost: Callable[[Any, LowerContext], float]
+    emit: Callable[[Any, LowerContext, Builder], None]
+    layouts: Callable[[Any, LowerContext], Mapping[Buffer, Any]] = lambda op, ctx: {}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The lowering taken, and why each other one was not."""
+
+    lowering: Lowering
+    reasons: Mapping[str, str]
+
+    def text(self) -> str:
+        rest = "; ".join(f"not {n}: {r}" for n, r in self.reasons.items())
+        return self.lowering.name + (f" ({rest})" if rest else "")
+
+
+def select(lowerings: Sequence[Lowering], op: TileOp, ctx: LowerContext, pinned: str | None = None) -> Choice:
+    """The cheapest legal lowering, or the pinned one (chosen by an earlier pass, which asked `why_not`)."""
+    reasons: dict[str, str] = {}
+    best: tuple[float, Lowering] | None = None
+    for low in lowerings:
+        reason = low.why_not(op, ctx)
+        if reason is not None:
+            reasons[low.name] = reason
+        elif low.name == pinned:
+            return Choice(low, reasons)
+        else:
+            cost = low.cost(op, ctx)
+            if best is None or cost < best[0]:
+                if best is not None:
+                    reasons[best[1].name] = f"costs {best[0]:g}, {low.name} {cost:g}"
+                best = (cost, low)
+            else:
+                reasons[low.name] = f"costs {cost:g}, {best[1].name} {best[0]:g}"
+    if pinned is not None:
+        raise InternalError(f"{op.name}: lowering {pinned!r} was planned but is refused: {reasons.get(pinned)}")
+    if best is None:
+        raise InternalError(f"{op.name} has no legal lowering: {reasons}")
+    return Choice(best[1], reasons)
