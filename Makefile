@@ -1,0 +1,47 @@
+# One command each; `make help` lists them.  They need nothing but Python 3.11 or later.
+
+PYTHON ?= python3
+VENV   ?= .venv
+EXTRAS ?= dev,cuda13
+PYTEST_ARGS ?=
+
+BIN     := $(VENV)/bin
+RUN     := $(BIN)/python
+STAMP   := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help venv demo test check bench golden clean
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+venv: $(STAMP)  ## make .venv with the package and its tools
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "error: Python 3.11 or later is needed; say make PYTHON=/path/to/python3"; exit 1; }
+	test -x $(RUN) || $(PYTHON) -m venv $(VENV)
+	$(RUN) -m pip install --quiet --editable ".[$(EXTRAS)]"
+	touch $@
+
+demo: $(STAMP)  ## compile and run a few kernels on what this machine has
+	$(RUN) examples/demo.py
+
+test: $(STAMP)  ## run the tests, except the slow ones
+	$(RUN) -m pytest -n auto -m "not slow" $(PYTEST_ARGS)
+
+check: $(STAMP)  ## lint, format, types, layers and sizes
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(RUN) -m pytest -q tests/test_layers.py tests/test_file_sizes.py
+
+bench: $(STAMP)  ## measure compile time, launch overhead and kernels
+	$(RUN) benchmarks/run.py
+
+golden: $(STAMP)  ## rewrite the golden files; review the diff
+	$(RUN) -m pytest -n auto --update-golden $(PYTEST_ARGS)
+	git --no-pager diff --stat -- tests
+
+clean:  ## remove .venv and the caches of the tools
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache
