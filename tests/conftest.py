@@ -63,11 +63,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     reports = terminalreporter.stats.get("skipped", [])
-    skipped = [report for report in reports if "gpu: " in str(report.longrepr)]
-    if skipped:
-        reason = str(skipped[0].longrepr).rpartition("gpu: ")[2].rstrip("')")
+    reasons = [report.longrepr[2] for report in reports if isinstance(report.longrepr, tuple)]
+    missing = [reason for reason in reasons if reason.startswith("Skipped: gpu: ")]
+    if missing:
         terminalreporter.section("GPU tests did NOT run")
-        terminalreporter.line(f"{len(skipped)} tests were skipped: {reason}")
+        reason = missing[0].removeprefix("Skipped: gpu: ")
+        terminalreporter.line(f"{len(missing)} skipped: {reason}")
 
 
 @pytest.fixture
