@@ -17,7 +17,7 @@ from .intrinsics import Intrinsic
 from .node import Node, fresh_session, in_session, node, session
 from .printer import expr_text, func_text, stmt_text
 from .stmt import (
-    Alloc, Assert, Assume, Bind, Break, Continue, Evaluate, For, If, Launch, Parallel, Return, Seq, Stmt, Store, TileOp,
+    Alloc, Assert, Assume, Bind, Break, Continue, Evaluate, For, If, Launch, Parallel, Return, Role, Seq, Stmt, Store, TileOp,
     TileStmt, While, flatten, seq,
 )
 from .visit import Rewriter, Visitor, buffers_used, free_vars, rebuild, refold, refresh, reintern, substitute, walk

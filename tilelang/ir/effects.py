@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from .buffer import Buffer, Region
 from .expr import Call, Const, Expr, Load, Var, const
 from .intrinsics import TABLE
-from .stmt import Alloc, Assert, Assume, Bind, Evaluate, For, If, Launch, Parallel, Seq, Stmt, Store, TileStmt, While
+from .stmt import Alloc, Assert, Assume, Bind, Evaluate, For, If, Launch, Parallel, Role, Seq, Stmt, Store, TileStmt, While
 from .visit import substitute
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ def effects(s: Stmt | None) -> Effects:
         return _exprs(s.extents) | _widen(effects(s.body), {v: (const(0), e) for v, e in zip(s.vars, s.extents, strict=True)})
     if t is While:
         return expr_effects(s.cond) | effects(s.body)
-    if t is Launch:
+    if t is Launch or t is Role:
         return effects(s.body)
     if t in (Assert, Assume):
         return expr_effects(s.cond)

@@ -231,6 +231,11 @@ class Printer:
         self.line(f"with T.launch({self.value(s.grid)}, threads={s.threads}{extra}) as ({names}):")
         self.block(s.body)
 
+    def s_Role(self, s: Any) -> None:
+        extra = f", annotations={self.value(s.annotations)}" if s.annotations else ""
+        self.line(f"with T.role({s.first}, {s.threads}{extra}):")
+        self.block(s.body)
+
     def func(self, f: PrimFunc) -> str:
         params = ", ".join(self.param(p) for p in f.params)
         self.line("@T.prim_func")

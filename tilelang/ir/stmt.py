@@ -9,6 +9,7 @@
          | Parallel(vars, extents, body)       unordered element loop nest           (TILE only)
          | TileStmt(op)                        a tile operation on regions           (TILE only)
          | Launch(grid, threads, block_vars, thread_vars, body)                      (until DEVICE)
+         | Role(first, threads, body)  only threads [first, first + threads) run body (TILE only)
          | Break | Continue | Return           Return leaves the thread
          | Assert(cond, message) | Assume(cond)
 
@@ -184,6 +185,21 @@ class Launch(Stmt):
     threads: tuple[int, int, int]
     block_vars: tuple[Var, ...]
     thread_vars: tuple[Var, ...]
+    body: Stmt
+    annotations: Mapping[str, Any] = _EMPTY
+    span: Any = None
+
+
+@node
+class Role(Stmt):
+    """A warp role: threads [first, first + threads) of the block execute `body` as a group of their own.
+
+    Inside, tile ops are distributed over these threads and a barrier counts only them (a named one).
+    annotations: name, registers (setmaxnreg), elected (one thread runs the body).
+    """
+
+    first: int
+    threads: int
     body: Stmt
     annotations: Mapping[str, Any] = _EMPTY
     span: Any = None

@@ -30,7 +30,8 @@ class LowerContext:
     threads is 1 and tid is the constant 0. layouts: of fragment and shared buffers, as inferred.
     facts: an `arith.Facts` with the ranges of all variables in scope. safe_values: what an
     out-of-bounds read of a global buffer gives (default 0). barrier: emits a barrier of exactly these
-    `threads` (the whole block, or a named one inside a warp role).
+    `threads` (the whole block, or a named one inside a warp role). registers: fragment -> its per-thread
+    register array once its Alloc has been lowered.
     """
 
     target: Target
@@ -39,6 +40,7 @@ class LowerContext:
     threads: int
     facts: Any
     layouts: dict[Buffer, Any] = field(default_factory=dict)
+    registers: dict[Buffer, Buffer] = field(default_factory=dict)
     safe_values: Mapping[Buffer, Expr] = field(default_factory=dict)
     annotations: Mapping[str, Any] = field(default_factory=dict)
     barrier: Callable[[Builder], None] = lambda b: b.call("sync_threads")
