@@ -8,9 +8,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from tilelang.config import env
+
 if TYPE_CHECKING:
     from tilelang.config import Options
-    from tilelang.ir import PrimFunc
     from tilelang.target import Target
 
 
@@ -33,25 +34,41 @@ class PassContext:
 
 @dataclass(frozen=True)
 class Pass:
-    """A row of PIPELINE. establishes: the stage that holds after it (verified when it changes)."""
+    """A row of PIPELINE. establishes: the stage that holds after it.
+
+    `run` maps a PrimFunc to a PrimFunc; the last pass gives the HostProgram.
+    """
 
     name: str
-    run: Callable[[PrimFunc, PassContext], PrimFunc]
+    run: Callable[[Any, PassContext], Any]
     when: Callable[[PassContext], bool] = lambda ctx: True
     establishes: str | None = None
 
 
 def run_passes(
-    func: PrimFunc, ctx: PassContext, passes: Sequence[Pass], observe: Callable[[str, PrimFunc], None] | None = None,
+    func: Any,
+    ctx: PassContext,
+    passes: Sequence[Pass],
+    observe: Callable[[str, Any], None] | None = None,
     stop_after: str | None = None,
-) -> PrimFunc:
-    """Runs the passes whose `when` holds; `observe(name, func)` sees the result of each."""
+    stage: str = "TILE",
+) -> Any:
+    """Runs the passes whose `when` holds; `observe(name, func)` sees the result of each.
+
+    `stage` is the one that `func` is at; with TILELANG_VERIFY=1 every result is checked against the
+    invariants of the stage it must be at.
+    """
     for p in passes:
         if not p.when(ctx):
             continue
         start = time.perf_counter()
         func = p.run(func, ctx)
         ctx.timings[p.name] = ctx.timings.get(p.name, 0.0) + time.perf_counter() - start
+        stage = p.establishes or stage
+        if env.TILELANG_VERIFY:
+            from tilelang.ir.verify import verify
+
+            verify(func, stage, after=p.name)
         if observe is not None:
             observe(p.name, func)
         if p.name == stop_after:

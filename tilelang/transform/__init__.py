@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The passes, in order: from what the user wrote to what code generators print.
+
+In: a `PrimFunc` at TILE stage. Out: a `HostProgram` of `Kernel`s at DEVICE stage.
+
+`PIPELINE` is the one list for all targets. A pass `verb_noun` is the module of that name with
+`run(func, ctx)`; it is imported when it first runs, so that `import tilelang` stays fast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from importlib import import_module
+from typing import Any
+
+from tilelang.errors import InternalError
+from tilelang.ir import Buffer, HostProgram, PrimFunc, buffers_used, reintern, session
+
+from .manager import Pass, PassContext, run_passes
+
+__all__ = ["PIPELINE", "Pass", "PassContext", "lower_to_program", "reinterned", "run_passes"]
+
+
+def _on_cuda(ctx: PassContext) -> bool:
+    return ctx.target.is_cuda
+
+
+def _warp_specialized(ctx: PassContext) -> bool:
+    return ctx.target.is_cuda and ctx.target.arch >= 90 and ctx.options.warp_specialize
+
+
+def _run(module: str) -> Callable[[Any, PassContext], Any]:
+    def run(func: Any, ctx: PassContext) -> Any:
+        return import_module(f"tilelang.transform.{module}").run(func, ctx)
+
+    return run
+
+
+def _row(
+    name: str, when: Callable[[PassContext], bool] | None = None, establishes: str | None = None
+) -> Pass:
+    run = _run(name)
+    return (
+        Pass(name, run, establishes=establishes)
+        if when is None
+        else Pass(name, run, when, establishes)
+    )
+
+
+PIPELINE: tuple[Pass, ...] = (
+    _row("check_kernel"),
+    _row("plan_pipeline"),
+    _row("specialize_warps", _warp_specialized),
+    _row("insert_syncs", _on_cuda),
+    _row("infer_layouts", _on_cuda),
+    _row("lower_tile_ops", establishes="LOOP"),
+    _row("guard_bounds"),
+    _row("vectorize_loops"),
+    _row("unroll_loops"),
+    _row("flatten_buffers", establishes="FLAT"),
+    _row("merge_shared", _on_cuda),
+    _row("simplify_func"),
+    _row("split_host_device", establishes="DEVICE"),
+)
+
+
+def reinterned(func: PrimFunc) -> PrimFunc:
+    """The function with all its expressions interned in the current session.
+
+    Buffers keep their identity: the expressions of their shapes are replaced in place by equal ones.
+    """
+    body = reintern(func.body)
+    buffers = [p for p in func.params if isinstance(p, Buffer)]
+    for b in dict.fromkeys((*buffers, *buffers_used(body))):
+        b.shape = tuple(reintern(s) for s in b.shape)
+        b.strides = None if b.strides is None else tuple(reintern(s) for s in b.strides)
+    return replace(func, body=body)
+
+
+def lower_to_program(
+    func: PrimFunc, ctx: PassContext, observe: Callable[[str, Any], None] | None = None
+) -> HostProgram:
+    """Runs the whole PIPELINE; `observe(pass name, result)` sees what each pass gave."""
+    with session():
+        out: Any = run_passes(reinterned(func), ctx, PIPELINE, observe)
+        if not isinstance(out, HostProgram):
+            raise InternalError(f"the pipeline of {func.name} did not end in a HostProgram")
+        return out

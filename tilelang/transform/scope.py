@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`ScopedRewriter`: rewriting statements with the facts that hold at each of them.
+
+In: a function at LOOP or FLAT stage. While a subclass rewrites a statement, `self.facts` (an
+`arith.Facts`) knows the ranges of the loop, block and thread variables around it, the conditions of
+the branches taken, the user's `T.assume`s, and the values of the `Bind`s before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tilelang.arith import Facts
+from tilelang.ir import (
+    And,
+    Assume,
+    Bind,
+    Break,
+    Buffer,
+    Continue,
+    Evaluate,
+    Expr,
+    For,
+    If,
+    Launch,
+    Load,
+    PrimFunc,
+    Return,
+    Seq,
+    Stmt,
+    Store,
+    Var,
+    While,
+    buffers_used,
+    const,
+    effects,
+    flatten,
+    logical_not,
+    seq,
+    walk,
+)
+
+from .manager import PassContext
+
+
+def conjuncts(cond: Expr) -> list[Expr]:
+    """The conditions that `cond` is the conjunction of."""
+    return [*conjuncts(cond.a), *conjuncts(cond.b)] if type(cond) is And else [cond]
+
+
+def has_load(e: Expr) -> bool:
+    return any(type(x) is Load for x in walk(e))
+
+
+def is_pure(e: Expr) -> bool:
+    """No call in `e` has an effect (loads are allowed)."""
+    from tilelang.ir import INTRINSICS, Call
+
+    return all(type(x) is not Call or INTRINSICS[x.op].effect == "pure" for x in walk(e))
+
+
+def leaves(s: Stmt | None) -> bool:
+    """Does control never pass the end of `s`?"""
+    last = flatten(s)[-1:]
+    return bool(last) and (
+        type(last[0]) in (Break, Continue, Return)
+        or (type(last[0]) is If and leaves(last[0].then) and leaves(last[0].orelse))
+    )
+
+
+def function_facts(func: PrimFunc, ctx: PassContext) -> Facts:
+    """Facts of the whole function: dimensions are not negative, and the version's assumptions."""
+    facts = Facts()
+    for p in func.params:
+        if isinstance(p, Buffer):
+            for e in p.shape:
+                if type(e) is Var:
+                    facts.assume(e >= const(0, e.dtype))
+    for cond in ctx.assumptions:
+        facts.assume(cond)
+    return facts
+
+
+class ScopedRewriter:
+    """Subclasses override `expr`, `store`, `evaluate`, `loop`, …; each returns the new statement or
+    None to drop it. `expr` is called on every expression of a statement, in the scope it runs in."""
+
+    def __init__(self, func: PrimFunc, ctx: PassContext) -> None:
+        self.ctx = ctx
+        self.facts = function_facts(func, ctx)
+
+    # ------------------------------------------------------------------------------ scopes
+
+    @contextmanager
+    def scope(self) -> Iterator[Facts]:
+        """Facts added inside hold only there."""
+        outer = self.facts
+        self.facts = outer.child()
+        self.scope_changed()
+        try:
+            yield self.facts
+        finally:
+            self.facts = outer
+            self.scope_changed()
+
+    def scope_changed(self) -> None:
+        """The facts are others now: a subclass with a memo clears it."""
+
+    def assume(self, cond: Expr, during: Stmt | None) -> None:
+        """Adds a condition. A part that reads memory which `during` writes may stop holding: not added."""
+        parts = conjuncts(cond)
+        if any(has_load(c) for c in parts):
+            done = effects(during)
+            parts = [
+                c
+                for c in parts
+                if not has_load(c)
+                or not (
+                    done.opaque
+                    or any(
+                        w.buffer.root() is b.root() for w in done.writes for b in buffers_used(c)
+                    )
+                )
+            ]
+        for c in parts:
+            self.facts.assume(c)
+        self.scope_changed()
+
+    # ------------------------------------------------------------------------------ statements
+
+    def stmt(self, s: Stmt | None) -> Stmt | None:
+        if s is None:
+            return None
+        handler = _HANDLERS.get(type(s))
+        return handler(self, s) if handler is not None else s.map_children(self._child)
+
+    def _child(self, n: Any) -> Any:
+        return self.expr(n) if isinstance(n, Expr) else (self.stmt(n) or seq())
+
+    def expr(self, e: Expr) -> Expr:
+        return e
+
+    def sequence(self, s: Seq) -> Stmt | None:
+        out: list[Stmt | None] = []
+        with self.scope():
+            for i, x in enumerate(s.stmts):
+                new = self.stmt(x)
+                out.append(new)
+                rest = Seq(s.stmts[i + 1 :])
+                if type(x) is Bind:
+                    value = new.value if type(new) is Bind else x.value
+                    if not has_load(value) and x.var.dtype.is_int and value.dtype is x.var.dtype:
+                        self.facts.assume(x.var == value)
+                        self.scope_changed()
+                elif type(x) is Assume:
+                    self.assume(x.cond, rest)
+                elif type(x) is If and leaves(x.then) and not leaves(x.orelse):
+                    self.assume(logical_not(x.cond), rest)
+        return seq(out, span=s.span)
+
+    def bind(self, s: Bind) -> Stmt | None:
+        value = self.expr(s.value)
+        return s if value is s.value else Bind(s.var, value, s.span)
+
+    def store(self, s: Store) -> Stmt | None:
+        return s.map_children(self.expr)  # type: ignore[no-any-return]
+
+    def evaluate(self, s: Evaluate) -> Stmt | None:
+        return s.map_children(self.expr)  # type: ignore[no-any-return]
+
+    def branch(self, s: If) -> Stmt | None:
+        cond = self.expr(s.cond)
+        with self.scope():
+            self.assume(s.cond, s.then)
+            then = self.stmt(s.then)
+        with self.scope():
+            self.assume(logical_not(s.cond), s.orelse)
+            orelse = self.stmt(s.orelse)
+        if cond is s.cond and then is s.then and orelse is s.orelse:
+            return s
+        return If(cond, then or seq(), orelse, s.span)
+
+    def loop(self, s: For) -> Stmt | None:
+        start, extent = self.expr(s.start), self.expr(s.extent)
+        with self.scope():
+            self.facts.bind(s.var, start, extent)
+            body = self.stmt(s.body)
+        if start is s.start and extent is s.extent and body is s.body:
+            return s
+        return For(s.var, start, extent, body or seq(), s.kind, s.annotations, s.span)
+
+    def while_(self, s: While) -> Stmt | None:
+        cond, body = self.expr(s.cond), self.stmt(s.body)
+        return s if cond is s.cond and body is s.body else While(cond, body or seq(), s.span)
+
+    def launch(self, s: Launch) -> Stmt | None:
+        grid = tuple(self.expr(g) for g in s.grid)
+        with self.scope():
+            for v, g in zip(s.block_vars, grid, strict=False):
+                self.facts.bind(v, const(0, v.dtype), g)
+            for v, n in zip(s.thread_vars, s.threads, strict=False):
+                self.facts.bind(v, const(0, v.dtype), const(n, v.dtype))
+            body = self.stmt(s.body)
+        return Launch(
+            grid, s.threads, s.block_vars, s.thread_vars, body or seq(), s.annotations, s.span
+        )
+
+
+_HANDLERS: dict[type, Any] = {
+    Seq: lambda r, s: r.sequence(s),
+    Bind: lambda r, s: r.bind(s),
+    Store: lambda r, s: r.store(s),
+    Evaluate: lambda r, s: r.evaluate(s),
+    If: lambda r, s: r.branch(s),
+    For: lambda r, s: r.loop(s),
+    While: lambda r, s: r.while_(s),
+    Launch: lambda r, s: r.launch(s),
+}

@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0
+"""FLAT → DEVICE: cuts a function into kernels and the program that launches them.
+
+In: a function whose body is Launches (and scalar `Bind`s, workspaces, asserts) or, on a CPU, plain
+statements. Out: a `HostProgram`; statements outside every Launch become a kernel of one thread.
+
+    n: T.int32 = M * 2                                  HostProgram f
+    with T.launch((n // 64, 1, 1), …) as (bx, tx):  →     f_kernel<<<(M * 2 // 64, 1, 1)>>>(A, M)
+        A[bx] = …
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from tilelang.errors import InternalError, LanguageError
+from tilelang.ir import (
+    Alloc,
+    Assert,
+    Assume,
+    Bind,
+    Buffer,
+    Call,
+    Evaluate,
+    Expr,
+    HostProgram,
+    Kernel,
+    Launch,
+    Load,
+    PrimFunc,
+    Stmt,
+    Store,
+    TensorMap,
+    Var,
+    const,
+    flatten,
+    free_vars,
+    seq,
+    substitute,
+    walk,
+)
+from tilelang.ir.dtype import INT32
+from tilelang.ir.intrinsics import TABLE
+
+from .manager import PassContext
+
+
+def run(func: PrimFunc, ctx: PassContext) -> HostProgram:
+    split = _Split(func, ctx)
+    split.statements(flatten(func.body))
+    attrs = {k: v for k, v in func.attrs.items() if k != "stage"}
+    if split.asserts:
+        attrs["asserts"] = tuple(split.asserts)
+    return HostProgram(
+        func.name, func.params, func.outputs, tuple(split.kernels), tuple(split.temporaries), attrs
+    )
+
+
+class _Split:
+    def __init__(self, func: PrimFunc, ctx: PassContext) -> None:
+        self.func = func
+        self.ctx = ctx
+        self.values: dict[Var, Expr] = {}
+        self.kernels: list[Kernel] = []
+        self.temporaries: list[Buffer] = []
+        self.asserts: list[tuple[Expr, str]] = []
+        self.plain: list[Stmt] = []
+
+    def statements(self, stmts: list[Stmt]) -> None:
+        for s in stmts if any(type(s) is Launch for s in stmts) else []:
+            self.statement(s)
+        if not self.kernels:
+            self.plain = [s for s in stmts if not self.workspace(s)]
+        self.flush()
+
+    def workspace(self, s: Stmt) -> bool:
+        if (
+            type(s) is Alloc
+            and s.buffer.is_global
+            and s.buffer.view_of is None
+            and s.buffer.data is None
+        ):
+            self.temporaries.append(s.buffer)
+            return True
+        return False
+
+    def statement(self, s: Stmt) -> None:
+        t = type(s)
+        if t is Launch:
+            self.flush()
+            self.kernels.append(self.kernel(s))
+        elif t is Bind and not any(type(x) in (Load, Call) for x in walk(s.value)):
+            self.values[s.var] = substitute(s.value, self.values)
+        elif t is Assert and not any(type(x) is Load for x in walk(s.cond)):
+            self.asserts.append((substitute(s.cond, self.values), s.message))
+        elif t is not Assume and not self.workspace(s):
+            self.plain.append(s)
+
+    def flush(self) -> None:
+        """Statements between launches: a kernel of one block of one thread."""
+        if self.plain:
+            one = const(1)
+            none = Launch((one, one, one), (1, 1, 1), (), (), seq(self.plain))
+            self.plain = []
+            self.kernels.append(self.kernel(none))
+
+    def kernel(self, launch: Launch) -> Kernel:
+        n = len(self.kernels)
+        name = f"{self.func.name}_kernel" + (f"_{n}" if n else "")
+        body = substitute(launch.body, self.values)
+        grid = [substitute(g, self.values) for g in launch.grid]
+        grid += [const(1)] * (3 - len(grid))
+        blocks = _three(launch.block_vars, "bx", "by", "bz")
+        threads = _three(launch.thread_vars, "tx", "ty", "tz")
+        maps = tuple(launch.annotations.get("tensor_maps", ()))
+        buffers = _global_roots(body)
+        args = self.arguments(body, buffers, maps, {*blocks, *threads}, launch)
+        return Kernel(
+            name,
+            args,
+            body,
+            (grid[0], grid[1], grid[2]),
+            launch.threads,
+            blocks,
+            threads,
+            int(launch.annotations.get("dynamic_smem", 0)),
+            self.attributes(launch, body, buffers),
+        )
+
+    def arguments(
+        self,
+        body: Stmt,
+        buffers: set[Buffer],
+        maps: tuple[TensorMap, ...],
+        own: set[Var],
+        launch: Launch,
+    ) -> tuple[Buffer | Var | TensorMap, ...]:
+        """Tensors and scalars in parameter order, workspaces, descriptors, then the symbols of shapes."""
+        described = {m.var for m in maps}
+        needed = [v for v in free_vars(body) if v not in own and v not in described]
+        needed += [
+            v for b in buffers if b.data is not None for v in free_vars(b.data) if v not in needed
+        ]
+        order = [*self.func.params, *self.temporaries, *maps, *self.func.symbols]
+        wanted = {*needed, *(b for b in buffers if b.data is None), *maps}
+        args = [x for x in order if x in wanted]
+        for x in needed:
+            if x not in args:
+                raise LanguageError(
+                    f"undefined variable {x.name!r} in kernel {self.func.name!r}",
+                    code="TL0190",
+                    span=launch.span,
+                    help="a dynamic size must be part of a parameter's shape, or a scalar parameter",
+                )
+        missing = [b.name for b in buffers if b.data is None and b not in args]
+        if missing:
+            raise InternalError(
+                f"buffers {', '.join(sorted(missing))} of {self.func.name} are neither parameters nor workspaces",
+                span=launch.span,
+            )
+        return tuple(args)
+
+    def attributes(self, launch: Launch, body: Stmt, buffers: set[Buffer]) -> dict[str, Any]:
+        """launch_bounds (threads, blocks per SM or None), restrict and readonly buffers, and the
+        launch's own annotations (cluster_dims, prelude, …)."""
+        x, y, z = launch.threads
+        written = _written_roots(body)
+        aliased = set(launch.annotations.get("no_restrict", ()))
+        ordered = [
+            b
+            for b in (*self.func.params, *self.temporaries)
+            if isinstance(b, Buffer) and b in buffers
+        ]
+        keep = self.ctx.options.noalias
+        out = {k: v for k, v in launch.annotations.items() if k not in _CONSUMED}
+        out["launch_bounds"] = (x * y * z, launch.annotations.get("min_blocks"))
+        out["restrict"] = tuple(b for b in ordered if keep and b not in aliased)
+        out["readonly"] = tuple(b for b in ordered if b not in written)
+        return out
+
+
+_CONSUMED = {
+    "tensor_maps",
+    "dynamic_smem",
+    "layouts",
+    "safe_values",
+    "min_blocks",
+    "no_restrict",
+    "swizzle",
+}
+
+
+def _three(given: Iterable[Var], *names: str) -> tuple[Var, Var, Var]:
+    """Block or thread variables, completed to three."""
+    out = list(given)
+    out += [Var(name, INT32) for name in names[len(out) :]]
+    return out[0], out[1], out[2]
+
+
+def _global_roots(body: Stmt) -> set[Buffer]:
+    return {
+        x.buffer.root()
+        for x in walk(body)
+        if type(x) in (Load, Store) and x.buffer.root().is_global
+    }
+
+
+def _written_roots(body: Stmt) -> set[Buffer]:
+    """Global buffers that something may write: stores, and pointers passed to what may write through them."""
+    out: set[Buffer] = set()
+    for x in walk(body):
+        if type(x) is Store:
+            out.add(x.buffer.root())
+        elif type(x) is Call and x.op != "address_of":
+            row = TABLE[x.op]
+            for i, a in enumerate(x.args):
+                if type(a) is Call and a.op == "address_of" and row.pointers.get(i, "rw") != "read":
+                    out.add(a.args[0].buffer.root())
+        elif type(x) in (Bind, Evaluate) and type(x.value) is Call and x.value.op == "address_of":
+            out.add(x.value.args[0].buffer.root())
+    return out
