@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Element loops on a CPU.
+
+In: extents and a function that writes the body for one index tuple, or a user's `Parallel`. Out:
+LOOP-stage loops of the one thread, the innermost marked `vectorized` (which `vectorize_loops` turns
+into vector accesses where they are provable, and into a serial loop elsewhere).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+from tilelang.ir import Builder, Expr, For, Parallel, const
+
+if TYPE_CHECKING:
+    from tilelang.ir import Stmt
+
+__all__ = ["emit_loops", "lower_parallel", "not_on_cpu", "not_on_cuda"]
+
+_NAMES = "ijkl"
+
+
+def not_on_cuda(op: Any, ctx: Any) -> str | None:
+    """`why_not` of a lowering for CPUs."""
+    return "the target is CUDA" if ctx.target.is_cuda else None
+
+
+def not_on_cpu(op: Any, ctx: Any) -> str | None:
+    """`why_not` of a lowering for threads."""
+    return "the target is a CPU" if ctx.target.is_cpu else None
+
+
+def emit_loops(
+    b: Builder, extents: Sequence[Any], body: Callable[[tuple[Expr, ...]], None]
+) -> None:
+    """Calls `body` inside a nest over `extents`; it writes to `b`, for one index tuple in any order."""
+    with ExitStack() as stack:
+        loops = []
+        for n, extent in enumerate(extents):
+            kind = "vectorized" if n == len(extents) - 1 else "serial"
+            name = _NAMES[n] if n < len(_NAMES) else f"i{n}"
+            loops.append(stack.enter_context(b.for_(name, extent, kind=kind)))
+        body(tuple(loops))
+
+
+def lower_parallel(stmt: Parallel) -> Stmt:
+    """A `Parallel` nest (its body is LOOP-stage already) as loops, the last variable innermost."""
+    out = stmt.body
+    kind = "vectorized"
+    for var, extent in zip(reversed(stmt.vars), reversed(stmt.extents), strict=True):
+        out = For(var, const(0, extent.dtype), extent, out, kind, {}, stmt.span)
+        kind = "serial"
+    return out

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lowering of any op that is correct everywhere: element loops that threads share out.
+
+In: an op. Out: its plain form (`expand`), whose `Parallel` nests the calling pass distributes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .base import LowerContext, Lowering
+from .cpu import not_on_cpu
+from .expand import expand
+
+if TYPE_CHECKING:
+    from tilelang.ir import Builder
+
+__all__ = ["SIMT"]
+
+# Any special lowering that is legal is better: this one has no fixed cost to compare with.
+_LAST_RESORT = 1e9
+
+
+def _emit(op: Any, ctx: LowerContext, b: Builder) -> None:
+    b.emit(expand(op, b.span))
+
+
+SIMT = Lowering("simt", not_on_cpu, lambda op, ctx: _LAST_RESORT, _emit)
