@@ -63,6 +63,7 @@ from .stmt import (
     Launch,
     Parallel,
     Return,
+    Role,
     Seq,
     Stmt,
     Store,
@@ -271,6 +272,11 @@ class _Verifier:
     def assertion(self, s: Any) -> None:
         self.condition(s.cond)
 
+    def role(self, s: Role) -> None:
+        if self.level >= 1:
+            self.fail("a Role is left")
+        self.scoped(s.body)
+
     def tile(self, s: TileStmt) -> None:
         if self.level >= 1:
             self.fail(f"tile operation {s.op.name!r} is left")
@@ -398,6 +404,7 @@ _STMTS: dict[type, Any] = {
     Assume: _Verifier.assertion,
     TileStmt: _Verifier.tile,
     Launch: _Verifier.launch,
+    Role: _Verifier.role,
 }
 
 

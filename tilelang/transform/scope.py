@@ -33,9 +33,7 @@ from tilelang.ir import (
     Store,
     Var,
     While,
-    buffers_used,
     const,
-    effects,
     flatten,
     logical_not,
     seq,
@@ -52,6 +50,11 @@ def conjuncts(cond: Expr) -> list[Expr]:
 
 def has_load(e: Expr) -> bool:
     return any(type(x) is Load for x in walk(e))
+
+
+def uses(e: Expr, v: Var) -> bool:
+    """Does `v` occur in `e`?"""
+    return any(x is v for x in walk(e))
 
 
 def is_pure(e: Expr) -> bool:
@@ -77,7 +80,7 @@ def function_facts(func: PrimFunc, ctx: PassContext) -> Facts:
         if isinstance(p, Buffer):
             for e in p.shape:
                 if type(e) is Var:
-                    facts.assume(e >= const(0, e.dtype))
+                    facts.bind_nonneg(e)
     for cond in ctx.assumptions:
         facts.assume(cond)
     return facts
@@ -108,24 +111,9 @@ class ScopedRewriter:
     def scope_changed(self) -> None:
         """The facts are others now: a subclass with a memo clears it."""
 
-    def assume(self, cond: Expr, during: Stmt | None) -> None:
-        """Adds a condition. A part that reads memory which `during` writes may stop holding: not added."""
-        parts = conjuncts(cond)
-        if any(has_load(c) for c in parts):
-            done = effects(during)
-            parts = [
-                c
-                for c in parts
-                if not has_load(c)
-                or not (
-                    done.opaque
-                    or any(
-                        w.buffer.root() is b.root() for w in done.writes for b in buffers_used(c)
-                    )
-                )
-            ]
-        for c in parts:
-            self.facts.assume(c)
+    def assume(self, cond: Expr) -> None:
+        """Adds a condition that holds for the rest of this scope."""
+        self.facts.assume(cond)
         self.scope_changed()
 
     # ------------------------------------------------------------------------------ statements
@@ -145,20 +133,22 @@ class ScopedRewriter:
     def sequence(self, s: Seq) -> Stmt | None:
         out: list[Stmt | None] = []
         with self.scope():
-            for i, x in enumerate(s.stmts):
+            for x in s.stmts:
                 new = self.stmt(x)
                 out.append(new)
-                rest = Seq(s.stmts[i + 1 :])
-                if type(x) is Bind:
-                    value = new.value if type(new) is Bind else x.value
-                    if not has_load(value) and x.var.dtype.is_int and value.dtype is x.var.dtype:
-                        self.facts.assume(x.var == value)
-                        self.scope_changed()
-                elif type(x) is Assume:
-                    self.assume(x.cond, rest)
-                elif type(x) is If and leaves(x.then) and not leaves(x.orelse):
-                    self.assume(logical_not(x.cond), rest)
+                self.learn(x, new)
         return seq(out, span=s.span)
+
+    def learn(self, old: Stmt, new: Stmt | None) -> None:
+        """What the statements after `old` (rewritten to `new`) may rely on."""
+        t = type(old)
+        if t is Bind:
+            self.facts.define(old.var, new.value if type(new) is Bind else old.value)
+            self.scope_changed()
+        elif t is Assume:
+            self.assume(old.cond)
+        elif t is If and leaves(old.then) and not leaves(old.orelse):
+            self.assume(logical_not(old.cond))
 
     def bind(self, s: Bind) -> Stmt | None:
         value = self.expr(s.value)
@@ -173,10 +163,10 @@ class ScopedRewriter:
     def branch(self, s: If) -> Stmt | None:
         cond = self.expr(s.cond)
         with self.scope():
-            self.assume(s.cond, s.then)
+            self.assume(s.cond)
             then = self.stmt(s.then)
         with self.scope():
-            self.assume(logical_not(s.cond), s.orelse)
+            self.assume(logical_not(s.cond))
             orelse = self.stmt(s.orelse)
         if cond is s.cond and then is s.then and orelse is s.orelse:
             return s

@@ -138,13 +138,14 @@ class _Split:
     ) -> tuple[Buffer | Var | TensorMap, ...]:
         """Tensors and scalars in parameter order, workspaces, descriptors, then the symbols of shapes."""
         described = {m.var for m in maps}
-        needed = [v for v in free_vars(body) if v not in own and v not in described]
-        needed += [
-            v for b in buffers if b.data is not None for v in free_vars(b.data) if v not in needed
+        inside = [
+            *free_vars(body),
+            *(v for b in buffers if b.data is not None for v in free_vars(b.data)),
         ]
+        needed = {v: None for v in inside if v not in own and v not in described}
         order = [*self.func.params, *self.temporaries, *maps, *self.func.symbols]
         wanted = {*needed, *(b for b in buffers if b.data is None), *maps}
-        args = [x for x in order if x in wanted]
+        args = {x: None for x in order if x in wanted}
         for x in needed:
             if x not in args:
                 raise LanguageError(
@@ -185,7 +186,6 @@ _CONSUMED = {
     "dynamic_smem",
     "layouts",
     "safe_values",
-    "min_blocks",
     "no_restrict",
     "swizzle",
 }

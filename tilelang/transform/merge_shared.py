@@ -1,0 +1,287 @@
+# SPDX-License-Identifier: Apache-2.0
+"""FLAT (CUDA): places every shared buffer of a kernel in one arena.
+
+In: `Alloc`s of shared buffers and barriers. Out: the same with `annotations={"offset": bytes}`, and
+`Launch.annotations["dynamic_smem"]`, the arena's size. More than the target has is a ResourceError
+that lists the buffers.
+
+    A = alloc (4096,) shared            A = alloc …, {"offset": 0}
+    …A…; sync_threads()            →    …A…; sync_threads()
+    C = alloc (4096,) shared            C = alloc …, {"offset": 0}     (A is dead: same place)
+
+Two buffers share a place only if no top-level statement of the kernel may use both, and a barrier of
+the whole block (after a wait for the first one's asynchronous copies) separates them. Where that
+saves a quarter of the arena, or is needed to fit, the barrier is inserted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from tilelang.errors import InternalError, Note, ResourceError
+from tilelang.ir import (
+    Alloc,
+    Buffer,
+    Call,
+    Const,
+    Evaluate,
+    Launch,
+    Load,
+    PrimFunc,
+    Return,
+    Rewriter,
+    Scope,
+    Stmt,
+    Store,
+    call,
+    effects,
+    flatten,
+    is_const,
+    seq,
+    walk,
+)
+from tilelang.ir.intrinsics import TABLE
+from tilelang.utils import align_up
+
+from .manager import PassContext
+
+_ALIGN = 16  # of cp.async and ldmatrix rows (PTX ISA); more where an Alloc says "align"
+_BARRIER_ALIGN = 8  # an mbarrier object (PTX ISA, mbarrier)
+_WORTH = 0.75  # a barrier is inserted only for an arena at most this much of the old one
+
+
+def run(func: PrimFunc, ctx: PassContext) -> PrimFunc:
+    stmts = [_merge(s, ctx) if type(s) is Launch else s for s in flatten(func.body)]
+    return func.with_body(seq(stmts))
+
+
+@dataclass
+class _Item:
+    """A buffer to place. first, last: the top-level statements that may use it."""
+
+    buffer: Buffer
+    bytes: int
+    align: int
+    first: int
+    last: int
+    units: set[str] = field(default_factory=set)
+    offset: int = -1
+
+
+def _merge(launch: Launch, ctx: PassContext) -> Launch:
+    top = flatten(launch.body)
+    items = _items(top)
+    if not items:
+        return launch
+    reuse = ctx.options.shared_memory_reuse
+    total = _place(items, _existing(top)) if reuse else _place(items, None)
+    cuts: set[int] = set()
+    if reuse:
+        total, cuts = _with_cuts(items, top, total, ctx)
+    if total > ctx.target.max_smem:
+        raise _too_much(items, total, ctx, launch)
+    if cuts:
+        ctx.note(f"shared memory: {len(cuts)} barrier(s) inserted so that buffers share an address")
+        top = _insert(top, cuts)
+    offsets = {i.buffer: i.offset for i in items}
+    body = _Annotate(offsets).visit(seq(top))
+    return replace_launch(launch, body, {**launch.annotations, "dynamic_smem": total})
+
+
+def replace_launch(s: Launch, body: Stmt, annotations: dict[str, Any]) -> Launch:
+    return Launch(s.grid, s.threads, s.block_vars, s.thread_vars, body, annotations, s.span)
+
+
+# ---------------------------------------------------------------------------------- liveness
+
+
+def _is_placed(b: Buffer) -> bool:
+    return (b.is_shared or b.scope == Scope.BARRIER) and b.view_of is None
+
+
+def _items(top: list[Stmt]) -> list[_Item]:
+    """The shared buffers in order of allocation, with the range of statements that may use each."""
+    items: dict[Buffer, _Item] = {}
+    for n, s in enumerate(top):
+        for x in walk(s):
+            if type(x) is Alloc and _is_placed(x.buffer):
+                b = x.buffer
+                barrier = b.scope == Scope.BARRIER
+                align = int(x.annotations.get("align", _BARRIER_ALIGN if barrier else _ALIGN))
+                items[b] = _Item(b, _bytes(b), align, -1, -1)
+    for n, s in enumerate(top):
+        for b in _used(s):
+            item = items.get(b)
+            if item is not None:
+                item.first = n if item.first < 0 else item.first
+                item.last = n
+        for b, unit in _units(s):
+            if b in items:
+                items[b].units.add(unit)
+    for item in items.values():
+        if item.buffer.scope == Scope.BARRIER:  # an mbarrier's state outlives what we see of it
+            item.first, item.last = 0, len(top)
+    return [i for i in items.values() if i.first >= 0 or i.buffer.scope == Scope.BARRIER]
+
+
+def _bytes(b: Buffer) -> int:
+    (size,) = b.shape
+    if type(size) is not Const:
+        raise InternalError(f"shared buffer {b.name} has no constant size")
+    bits = 64 if b.scope == Scope.BARRIER else b.dtype.bits * b.dtype.lanes
+    return (int(size.value) * bits + 7) // 8
+
+
+def _used(s: Stmt) -> set[Buffer]:
+    return {x.buffer.root() for x in walk(s) if type(x) in (Load, Store)}  # type: ignore[attr-defined]
+
+
+def _units(s: Stmt) -> Iterator[tuple[Buffer, str]]:
+    """Which engine touches which buffer; "other" where a pointer goes to what the table does not say
+    (a wgmma descriptor)."""
+    for a in effects(s).accesses:
+        yield a.buffer.root(), a.unit
+    for x in walk(s):
+        if type(x) is Call and x.op != "address_of":
+            for i, arg in enumerate(x.args):
+                if type(arg) is Call and arg.op == "address_of" and i not in TABLE[x.op].pointers:
+                    yield arg.args[0].buffer.root(), "other"
+
+
+@dataclass
+class _Fences:
+    """Which top-level statements are barriers of the whole block, and which wait for all cp.async
+    groups. anywhere: a wait and a barrier may be inserted before any statement."""
+
+    barriers: list[int]
+    waits: list[int]
+    anywhere: bool = False
+
+    def separates(self, a: _Item, b: _Item) -> bool:
+        """May `b` (used later) lie where `a` was?"""
+        if a.units - {"generic", "cp_async"} or "tma" in b.units:
+            # Reads by the asynchronous proxy end where their own waits say, and a generic access
+            # before a TMA write needs a proxy fence: such places are not reused.
+            return False
+        if self.anywhere:
+            return a.last < b.first
+        lo = a.last
+        if "cp_async" in a.units:
+            lo = min((w for w in self.waits if w > lo), default=b.first)
+        return any(lo < n < b.first for n in self.barriers)
+
+
+def _existing(top: list[Stmt]) -> _Fences:
+    barriers = [n for n, s in enumerate(top) if _is_call(s, "sync_threads")]
+    waits = [n for n, s in enumerate(top) if _is_call(s, "cp_async_wait", 0)]
+    return _Fences(barriers, waits)
+
+
+def _is_call(s: Stmt, op: str, *args: int) -> bool:
+    return (
+        type(s) is Evaluate
+        and type(s.value) is Call
+        and s.value.op == op
+        and all(is_const(x, v) for x, v in zip(s.value.args, args, strict=False))
+    )
+
+
+def _with_cuts(
+    items: list[_Item], top: list[Stmt], total: int, ctx: PassContext
+) -> tuple[int, set[int]]:
+    """The arena and the statements before which a barrier is inserted, if that pays."""
+    if not all(_uniform(s) for s in top):
+        return total, set()
+    smaller = _place(items, _Fences([], [], anywhere=True))
+    if smaller > total * _WORTH and total <= ctx.target.max_smem:
+        return _place(items, _existing(top)), set()
+    return smaller, _needed_cuts(items, _existing(top))
+
+
+def _uniform(s: Stmt) -> bool:
+    """Does every thread of the block get past `s`?"""
+    return all(type(x) is not Return for x in walk(s))
+
+
+def _needed_cuts(items: list[_Item], existing: _Fences) -> set[int]:
+    """Before the first use of each buffer that lies where an earlier one was with no barrier between."""
+    return {
+        b.first
+        for a in items
+        for b in items
+        if a.last < b.first and _overlap(a, b) and not existing.separates(a, b)
+    }
+
+
+def _overlap(a: _Item, b: _Item) -> bool:
+    return a.offset < b.offset + b.bytes and b.offset < a.offset + a.bytes
+
+
+def _insert(top: list[Stmt], cuts: set[int]) -> list[Stmt]:
+    out: list[Stmt] = []
+    copies = any(type(x) is Call and x.op == "cp_async_commit" for s in top for x in walk(s))
+    for n, s in enumerate(top):
+        if n in cuts:
+            if copies:
+                out.append(Evaluate(call("cp_async_wait", [0])))
+            out.append(Evaluate(call("sync_threads")))
+        out.append(s)
+    return out
+
+
+# ---------------------------------------------------------------------------------- placement
+
+
+def _place(items: list[_Item], fences: _Fences | None) -> int:
+    """Offsets, the largest buffer first, each at the lowest free place; returns the arena's bytes."""
+    placed: list[_Item] = []
+    for item in sorted(items, key=lambda i: (-i.bytes, i.first)):
+        rivals = sorted(
+            (p for p in placed if fences is None or not _may_share(p, item, fences)),
+            key=lambda p: p.offset,
+        )
+        at = 0
+        for r in rivals:
+            if at + item.bytes <= r.offset:
+                break
+            at = max(at, align_up(r.offset + r.bytes, item.align))
+        item.offset = at
+        placed.append(item)
+    return max((i.offset + i.bytes for i in items), default=0)
+
+
+def _may_share(a: _Item, b: _Item, fences: _Fences) -> bool:
+    if a.last < b.first:
+        return fences.separates(a, b)
+    return b.last < a.first and fences.separates(b, a)
+
+
+def _too_much(items: list[_Item], total: int, ctx: PassContext, launch: Launch) -> ResourceError:
+    limit = ctx.target.max_smem
+    notes = [
+        Note(f"{i.buffer.name}: {i.buffer.dtype}, {i.bytes} bytes", i.buffer.span, "allocated")
+        for i in sorted(items, key=lambda i: -i.bytes)
+    ]
+    return ResourceError(
+        f"the kernel needs {total} bytes of shared memory, but {ctx.target.arch_name} has {limit} per block",
+        code="TL0710",
+        span=launch.span,
+        notes=notes,
+        help="use smaller tiles, fewer pipeline stages or a narrower dtype",
+    )
+
+
+class _Annotate(Rewriter):
+    def __init__(self, offsets: dict[Buffer, int]) -> None:
+        super().__init__()
+        self.offsets = offsets
+
+    def visit_Alloc(self, s: Alloc) -> Stmt:
+        if s.buffer not in self.offsets:
+            return seq() if _is_placed(s.buffer) else s  # a shared buffer that nothing uses
+        return Alloc(s.buffer, {**s.annotations, "offset": self.offsets[s.buffer]}, s.span)
+
+
+__all__ = ["run"]
