@@ -1,0 +1,310 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Layouts of fragments and shared buffers, and how each `Parallel` nest is spread over threads.
+
+In: TILE stage. Out: TILE stage in which
+* a tile op is either kept with its chosen lowering (`annotations["lowering"]`) or replaced by its
+  plain form (`Parallel` nests),
+* every `Parallel` of static extents carries `annotations["plan"]` (a `LoopPlan`),
+* every fragment's `Alloc` carries its `Fragment`, every shared one's its `Layout` (absent: row-major).
+
+Hard constraints come first (tensor-core operands, the user's annotations), then they are propagated
+along copies, loops and reductions; what is still free is chosen for wide accesses, the largest
+fragment first. Two layouts wanted for one fragment are no error: the nest that cannot own an element
+under its plan goes through a shared copy of the fragment (barriers are inserted later, from effects).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tilelang.errors import LayoutError
+from tilelang.ir import (
+    Alloc, Buffer, Expr, Launch, Load, Parallel, PrimFunc, Rewriter, Role, Scope, Stmt, Store, TileStmt, const_int, seq,
+    substitute, walk,
+)
+from tilelang.layout import Fragment, Layout
+from tilelang.tileop.base import LowerContext, select
+from tilelang.tileop.distribute import LoopPlan, solve
+from tilelang.tileop.expand import expand, loop_vars
+from tilelang.utils import prod
+
+from .kernel_context import kernel_context
+from .layout_choice import default_fragment, reduce_layout, restrict, vector_run
+from .manager import PassContext
+from .ownership import holds, same_owner
+
+__all__ = ["run"]
+
+
+def run(func: PrimFunc, ctx: PassContext) -> PrimFunc:
+    return func.with_body(_Launches(func, ctx).visit(func.body))
+
+
+class _Launches(Rewriter):
+    pre = True
+
+    def __init__(self, func: PrimFunc, ctx: PassContext) -> None:
+        super().__init__()
+        self.func, self.ctx = func, ctx
+
+    def visit_Launch(self, s: Launch) -> Stmt:
+        return Inference(s, kernel_context(s, self.func, self.ctx)).run()
+
+
+@dataclass(frozen=True)
+class FragmentAccess:
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+    writes: bool
+
+
+def fragment_accesses(s: Stmt) -> list[FragmentAccess]:
+    """Element accesses of fragments below `s`, stores first."""
+    loads: list[FragmentAccess] = []
+    stores: list[FragmentAccess] = []
+    for x in walk(s):
+        if type(x) is Load and x.buffer.is_fragment:
+            loads.append(FragmentAccess(x.buffer, x.indices, False))
+        elif type(x) is Store and x.buffer.is_fragment:
+            stores.append(FragmentAccess(x.buffer, x.indices, True))
+    return stores + loads
+
+
+class Inference:
+    """Layouts of one kernel."""
+
+    def __init__(self, launch: Launch, ctx: LowerContext) -> None:
+        self.launch, self.ctx = launch, ctx
+        self.layouts: dict[Buffer, Any] = {}
+        self.threads: dict[Stmt, int] = {}
+        self.nests: list[Parallel] = []
+        self.reductions: list[Any] = []
+        self.fixed: set[Buffer] = set()
+
+    def run(self) -> Stmt:
+        s = self.launch
+        self._user_layouts()
+        body = self._expand(s.body, self.ctx.threads)
+        self._propagate()
+        self._choose_rest(body)
+        body = Finish(self).visit(body)
+        return Launch(s.grid, s.threads, s.block_vars, s.thread_vars, body, s.annotations, s.span)
+
+    # ------------------------------------------------------------------------------ constraints
+
+    def _user_layouts(self) -> None:
+        for buffer, layout in dict(self.launch.annotations.get("layouts", {})).items():
+            wanted = Fragment if buffer.is_fragment else Layout
+            if isinstance(layout, wanted):
+                self.layouts[buffer] = layout
+                self.fixed.add(buffer)
+
+    def _expand(self, s: Stmt, threads: int) -> Stmt:
+        """Chooses lowerings; ops without a special one become loops. Collects nests and reductions."""
+        t = type(s)
+        if t is TileStmt:
+            return self._tile_op(s, threads)
+        if t is Role:
+            return Role(s.first, s.threads, self._expand(s.body, s.threads), s.annotations, s.span)
+        if t is Parallel:
+            self._nest(s, threads)
+            return s
+        return s.map_children(lambda c: self._expand(c, threads) if isinstance(c, Stmt) else c)  # type: ignore[no-any-return]
+
+    def _tile_op(self, s: Any, threads: int) -> Stmt:
+        ctx = LowerContext(**{**self.ctx.__dict__, "threads": threads, "layouts": self.layouts})
+        choice = select(s.op.LOWERINGS, s.op, ctx, s.annotations.get("lowering"))
+        self.ctx.notes.append(f"{s.span}: T.{s.op.name}: {choice.text()}")
+        if choice.lowering.name == "simt":
+            return self._expand(expand(s.op, s.span), threads)
+        for buffer, layout in choice.lowering.layouts(s.op, ctx).items():
+            self._require(buffer, layout, s)
+        out = TileStmt(s.op, {**s.annotations, "lowering": choice.lowering.name}, s.span)
+        if s.op.name == "reduce":
+            self.reductions.append(out)
+        self.threads[out] = threads
+        return out
+
+    def _require(self, buffer: Buffer, layout: Any, s: Any) -> None:
+        """A hard constraint. The first one wins; an op that meets another layout converts (fragments)
+        or reads what is there (shared)."""
+        if buffer not in self.layouts:
+            self.layouts[buffer] = layout
+        elif buffer in self.fixed and self.layouts[buffer] != layout:
+            raise LayoutError(
+                f"T.{s.op.name} needs another layout of {buffer.name} than the annotated one", code="TL1151", span=s.span,
+                help=f"drop {buffer.name} from T.annotate_layout, or annotate the layout that the operation needs",
+            )
+
+    def _nest(self, s: Parallel, threads: int) -> None:
+        self.nests.append(s)
+        self.threads[s] = threads
+
+    # ------------------------------------------------------------------------------ propagation
+
+    def _propagate(self) -> None:
+        """To a fixed point; each round gives at least one fragment its layout, so it ends."""
+        changed = True
+        while changed:
+            changed = False
+            for n in self.nests:
+                changed = self._through_nest(n) or changed
+            for r in self.reductions:
+                changed = self._through_reduction(r.op) or changed
+
+    def _through_nest(self, n: Parallel) -> bool:
+        accesses = fragment_accesses(n)
+        unknown = [a for a in accesses if a.buffer not in self.layouts]
+        if not unknown:
+            return False
+        loop = self._loop_layout(n, accesses)
+        if loop is None:
+            return False
+        changed = False
+        for a in unknown:
+            dims = self._bare_dims(n, a)
+            if dims is not None and a.buffer not in self.layouts:
+                self.layouts[a.buffer] = restrict(loop, dims)
+                changed = True
+        return changed
+
+    def _loop_layout(self, n: Parallel, accesses: Sequence[FragmentAccess]) -> Fragment | None:
+        """The layout of the loop domain, if a fragment of known layout is indexed by all loop variables."""
+        for a in accesses:
+            layout = self.layouts.get(a.buffer)
+            dims = self._bare_dims(n, a)
+            if layout is not None and dims is not None and len(dims) == len(n.vars):
+                return layout.permute([dims.index(d) for d in range(len(dims))])
+        return None
+
+    def _bare_dims(self, n: Parallel, a: FragmentAccess) -> list[int] | None:
+        """Positions of the loop variables that index the fragment, if each index is a distinct loop
+        variable running over the whole dimension."""
+        dims: list[int] = []
+        for e, size in zip(a.indices, a.buffer.shape, strict=True):
+            at = [k for k, v in enumerate(n.vars) if v is e]
+            if not at or at[0] in dims or n.extents[at[0]] is not size:
+                return None
+            dims.append(at[0])
+        return dims
+
+    def _through_reduction(self, op: Any) -> bool:
+        src, dst = op.src.buffer, op.dst.buffer
+        if src in self.layouts and dst not in self.layouts:
+            self.layouts[dst] = reduce_layout(self.layouts[src], op)
+            return True
+        return False
+
+    def _choose_rest(self, body: Stmt) -> None:
+        """Free choice, the largest fragment first: what it decides for the others matters most."""
+        while True:
+            free = [b for b in self._fragments(body) if b not in self.layouts]
+            if not free:
+                return
+            best = max(free, key=lambda b: prod(b.static_shape or (1,)))
+            self.layouts[best] = default_fragment(best, self._threads_of(best), self.nests)
+            self._propagate()
+
+    def _fragments(self, body: Stmt) -> list[Buffer]:
+        return [x.buffer for x in walk(body) if type(x) is Alloc and x.buffer.is_fragment]
+
+    def _threads_of(self, b: Buffer) -> int:
+        for n in self.nests:
+            if any(a.buffer is b for a in fragment_accesses(n)):
+                return self.threads[n]
+        return self.ctx.threads
+
+    # ------------------------------------------------------------------------------ plans
+
+    def plan(self, n: Parallel) -> LoopPlan | None:
+        """The distribution of a nest: along the fragment it writes, else one it reads, else by itself."""
+        accesses = fragment_accesses(n)
+        best: tuple[int, LoopPlan] | None = None
+        for a in accesses:
+            solved = {f[0] for e in a.indices if (f := solve(e, n.vars)) is not None}
+            layout = self.layouts[a.buffer]
+            plan = LoopPlan(layout, a.indices, vector_run(layout, a.indices, n.vars))
+            if best is None or len(solved) > best[0]:
+                best = (len(solved), plan)
+        if best is not None:
+            return best[1]
+        sizes = [const_int(e) for e in n.extents]
+        if any(x is None for x in sizes):
+            return None
+        shape = tuple(x for x in sizes if x is not None)
+        given = n.annotations.get("loop_layout")
+        layout = given if isinstance(given, Fragment) else default_fragment(n, self.threads[n], self.nests, shape)
+        return LoopPlan(layout, n.vars, vector_run(layout, n.vars, n.vars))
+
+
+class Finish(Rewriter):
+    """Writes the decisions into the tree, and stages fragments whose owner is another thread."""
+
+    pre = True
+
+    def __init__(self, inference: Inference) -> None:
+        super().__init__()
+        self.inf = inference
+
+    def visit_Alloc(self, s: Alloc) -> Stmt:
+        layout = self.inf.layouts.get(s.buffer)
+        return s if layout is None else Alloc(s.buffer, {**s.annotations, "layout": layout}, s.span)
+
+    def visit_Parallel(self, s: Parallel) -> Stmt:
+        if any(const_int(e) == 0 for e in s.extents):
+            return seq()
+        plan = self.inf.plan(s)
+        if plan is None:
+            return s
+        accesses = fragment_accesses(s)
+        foreign = [a for a in accesses if not holds(s, plan, self.inf.layouts[a.buffer], a.indices)]
+        if not foreign:
+            return Parallel(s.vars, s.extents, s.body, {**s.annotations, "plan": plan}, s.span)
+        return self._staged(s, plan, list(dict.fromkeys(a.buffer for a in foreign)))
+
+    def _staged(self, s: Parallel, plan: LoopPlan, buffers: list[Buffer]) -> Stmt:
+        """Fragments that the plan does not own are read from (and written to) a shared copy."""
+        anchors = {a.buffer for a in fragment_accesses(s) if a.indices == plan.index}
+        before: list[Stmt] = []
+        after: list[Stmt] = []
+        mapping: dict[Buffer, Buffer] = {}
+        written = {a.buffer for a in fragment_accesses(s) if a.writes}
+        for f in buffers:
+            copy = mapping[f] = Buffer(f"{f.name}_staged", f.shape, f.dtype, Scope.SHARED, span=s.span)
+            before += [Alloc(copy), self._move(f, copy, s)]
+            if f in written:
+                after.append(self._move(copy, f, s))
+            self.inf.ctx.notes.append(
+                f"{s.span}: {f.name} is converted through shared memory ({prod(f.static_shape or (0,)) * f.dtype.bytes} "
+                "bytes): this loop needs it in another layout"
+            )
+        body = substitute(s.body, mapping)
+        moved = Parallel(s.vars, s.extents, body, s.annotations, s.span)
+        if anchors & set(buffers):  # the anchor itself had to move: plan again without it
+            self.inf.threads[moved] = self.inf.threads[s]
+            return seq(before, self.visit_Parallel(moved), after)
+        return seq(before, Parallel(s.vars, s.extents, body, {**s.annotations, "plan": plan}, s.span), after)
+
+    def _move(self, src: Buffer, dst: Buffer, s: Stmt) -> Stmt:
+        coords = loop_vars(len(src.shape))
+        nest = Parallel(coords, src.shape, Store(dst, coords, Load(src, coords), s.span), {}, s.span)
+        self.inf.threads[nest] = self.inf.threads[s]
+        return self.visit_Parallel(nest)
+
+    def visit_TileStmt(self, s: TileStmt) -> Stmt:
+        if s.op.name != "reduce" or s.annotations.get("lowering") != "shuffle":
+            return s
+        op: Any = s.op
+        wanted = reduce_layout(self.inf.layouts[op.src.buffer], op)
+        dst = op.dst.buffer
+        if same_owner(wanted, self.inf.layouts[dst]):
+            return s
+        temp = Buffer(f"{dst.name}_reduced", dst.shape, dst.dtype, Scope.FRAGMENT, span=s.span)
+        self.inf.layouts[temp] = wanted
+        moved = substitute(s, {dst: temp})
+        self.inf.threads[moved] = self.inf.threads[s]
+        load_old = [] if op.clear else [self._move(dst, temp, s)]
+        alloc = Alloc(temp, {"layout": wanted}, s.span)
+        return seq(alloc, load_old, moved, self._move(temp, dst, s))

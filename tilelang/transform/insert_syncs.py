@@ -1,0 +1,264 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Barriers from the effect model: `sync_threads` wherever two threads could meet on one element.
+
+In: TILE stage after layout inference. Out: the same with `sync_threads` inserted before a statement
+that conflicts with an access made since the last barrier. Loop-carried conflicts count. Inside a
+`Role` the barrier later becomes a named one of that role's threads.
+
+    T.copy(A, S)                      T.copy(A, S)
+    T.copy(S, F)             ->       T.call('sync_threads')
+                                      T.copy(S, F)
+
+An asynchronous copy writes its buffer from issue to wait. It conflicts like a write when issued;
+when a wait has completed it, it counts as a fresh write of the waiting thread, which others see only
+after a barrier. A barrier never stands where threads may diverge: a branch that depends on the
+thread is treated as one statement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tilelang.ir import (
+    Access, Alloc, Bind, Buffer, Call, Const, Effects, Evaluate, Expr, For, If, Launch, Load, Parallel, PrimFunc, Region,
+    Role, Seq, Stmt, Store, TileStmt, Var, While, call, effects, flatten, seq, walk,
+)
+
+from .manager import PassContext
+
+ASYNC_UNITS = ("cp_async",)
+_WAITS = ("cp_async_wait",)
+
+
+def run(func: PrimFunc, ctx: PassContext) -> PrimFunc:
+    if not ctx.options.auto_sync:
+        return func
+    return func.with_body(_launches(func.body))
+
+
+def _launches(s: Stmt) -> Stmt:
+    if type(s) is Launch:
+        body = _Inserter(s).body(s.body)
+        return Launch(s.grid, s.threads, s.block_vars, s.thread_vars, body, s.annotations, s.span)
+    return s.map_children(lambda c: _launches(c) if isinstance(c, Stmt) else c)  # type: ignore[no-any-return]
+
+
+@dataclass
+class State:
+    """Accesses since the last barrier, and asynchronous writes ever issued."""
+
+    reads: dict[tuple[Any, ...], Access] = field(default_factory=dict)
+    writes: dict[tuple[Any, ...], Access] = field(default_factory=dict)
+    issued: dict[tuple[Any, ...], Access] = field(default_factory=dict)
+
+    def copy(self) -> State:
+        return State(dict(self.reads), dict(self.writes), dict(self.issued))
+
+    def join(self, other: State) -> bool:
+        """Takes over what `other` has; did anything change?"""
+        before = len(self.reads) + len(self.writes) + len(self.issued)
+        self.reads.update(other.reads)
+        self.writes.update(other.writes)
+        self.issued.update(other.issued)
+        return len(self.reads) + len(self.writes) + len(self.issued) != before
+
+    def barrier(self) -> None:
+        self.reads.clear()
+        self.writes.clear()
+
+
+def _key(a: Access) -> tuple[Any, ...]:
+    return (a.buffer.root(), a.region, a.unit)
+
+
+def _span(r: Region, dim: int) -> tuple[int, int] | None:
+    lo, n = r.offsets[dim], r.extents[dim]
+    return (lo.value, lo.value + n.value) if type(lo) is Const and type(n) is Const else None
+
+
+def overlap(a: Region, b: Region) -> bool:
+    """May the regions share an element (in any two iterations of the loops around them)?"""
+    if a.buffer.root() is not b.buffer.root():
+        return False
+    if a.buffer is not b.buffer:
+        return True
+    for d in range(len(a.offsets)):
+        x, y = _span(a, d), _span(b, d)
+        if x is not None and y is not None and (x[1] <= y[0] or y[1] <= x[0]):
+            return False
+    return True
+
+
+def _hits(a: Access, others: Iterable[Access]) -> bool:
+    return any(overlap(a.region, o.region) and not (a.kind == "atomic" and o.kind == "atomic") for o in others)
+
+
+class _Inserter:
+    """Works on one kernel; `scratch` runs of a loop body find its entry state without emitting."""
+
+    def __init__(self, launch: Launch) -> None:
+        self.state = State()
+        self.uniform = Uniformity(launch)
+        self.shared = _communicating(launch)
+
+    def body(self, s: Stmt) -> Stmt:
+        return seq([self.stmt(x) for x in flatten(s)], span=s.span)
+
+    def stmt(self, s: Stmt) -> Stmt:
+        t = type(s)
+        if t is Seq:
+            return self.body(s)
+        if t is For and self.uniform.expr(s.start) and self.uniform.expr(s.extent):
+            body = self.loop(s.body)
+            return For(s.var, s.start, s.extent, body, s.kind, s.annotations, s.span)
+        if t is While and self.uniform.expr(s.cond):
+            self.leaf(Evaluate(s.cond))
+            return While(s.cond, self.loop(s.body), s.span)
+        if t is If and self.uniform.expr(s.cond):
+            return self.branch(s)
+        if t is Role:
+            return self.role(s)
+        if _is_wait(s):
+            self.state.writes.update(self.state.issued)
+            return s
+        return seq(self.leaf(s), s)
+
+    def loop(self, body: Stmt) -> Stmt:
+        """The body again until its entry state holds what its end leaves behind."""
+        entry = self.state.copy()
+        while True:
+            self.state = entry.copy()
+            out = self.body(body)
+            if not entry.join(self.state):
+                break
+        self.state.join(entry)  # the loop may run zero times
+        return out
+
+    def branch(self, s: If) -> Stmt:
+        before = self.leaf(Evaluate(s.cond))
+        entry = self.state.copy()
+        then = self.body(s.then)
+        after = self.state
+        self.state = entry
+        orelse = None if s.orelse is None else self.body(s.orelse)
+        self.state.join(after)
+        return seq(before, If(s.cond, then, orelse, s.span))
+
+    def role(self, s: Role) -> Stmt:
+        """Roles meet only through mbarriers, which the pass that made the roles has placed."""
+        outer, self.state = self.state, State()
+        body = self.body(s.body)
+        self.state = outer
+        return Role(s.first, s.threads, body, s.annotations, s.span)
+
+    def leaf(self, s: Stmt) -> Stmt | None:
+        """Records the effects of `s`; the barrier that must stand before it, or None."""
+        e = _effects(s)
+        accesses = [a for a in e.accesses if a.buffer.root() in self.shared]
+        barrier = None
+        if any(self.conflicts(a) for a in accesses):
+            barrier = Evaluate(call("sync_threads"), s.span)
+            self.state.barrier()
+        if e.barrier:
+            self.state.barrier()
+        for a in accesses:
+            if a.kind == "read":
+                self.state.reads[_key(a)] = a
+            elif a.unit in ASYNC_UNITS:
+                self.state.issued[_key(a)] = a
+            else:
+                self.state.writes[_key(a)] = a
+        return barrier
+
+    def conflicts(self, a: Access) -> bool:
+        if a.kind == "read":
+            return _hits(a, self.state.writes.values())
+        return _hits(a, self.state.writes.values()) or _hits(a, self.state.reads.values())
+
+
+def _effects(s: Stmt) -> Effects:
+    """Effects of a statement; a tile op pinned to an asynchronous unit writes through that unit."""
+    e = effects(s)
+    if type(s) is TileStmt and s.annotations.get("lowering") in ASYNC_UNITS:
+        unit = s.annotations["lowering"]
+        return Effects(tuple(Access(a.region, a.kind, unit) for a in e.accesses), e.barrier, e.opaque)
+    if type(s) is If:
+        inner = [_effects(x) for x in (*flatten(s.then), *flatten(s.orelse))]
+        out = effects(Evaluate(s.cond))
+        for i in inner:
+            out = out | i
+        return out
+    return e
+
+
+def _is_wait(s: Stmt) -> bool:
+    return type(s) is Evaluate and type(s.value) is Call and s.value.op in _WAITS
+
+
+def _communicating(launch: Launch) -> set[Buffer]:
+    """Buffers through which threads of a block can meet: shared ones, and global ones both read and written."""
+    e = effects(launch.body)
+    seen: dict[Buffer, set[str]] = {}
+    for a in e.accesses:
+        seen.setdefault(a.buffer.root(), set()).add(a.kind)
+    allocated = [x.buffer for x in walk(launch.body) if type(x) is Alloc]
+    shared = {b.root() for b in (*seen, *allocated) if b.is_shared}
+    return shared | {b for b, kinds in seen.items() if b.is_global and "read" in kinds and len(kinds) > 1}
+
+
+class Uniformity:
+    """Does an expression have one value for all threads of the block?
+
+    Sources of divergence: thread variables, fragments, thread-private arrays, and variables assigned
+    such values or under such conditions.
+    """
+
+    def __init__(self, launch: Launch) -> None:
+        self.divergent: set[Var | Buffer] = set(launch.thread_vars)
+        while self._grow(launch.body, False):
+            pass
+
+    def expr(self, e: Expr) -> bool:
+        return not any(self._source(x) for x in walk(e))
+
+    def _source(self, x: Any) -> bool:
+        t = type(x)
+        if t is Var:
+            return x in self.divergent
+        if t is Load:
+            return x.buffer in self.divergent or x.buffer.is_fragment
+        return t is Call and x.op in ("elect_one", "shfl_idx", "shfl_xor", "shfl_up", "shfl_down", "atomic_add")
+
+    def _grow(self, s: Stmt, under: bool) -> bool:
+        t = type(s)
+        if t is Bind:
+            return self._mark(s.var, not self.expr(s.value))
+        if t is Store:
+            private = s.buffer.is_local
+            return private and self._mark(s.buffer, under or not all(self.expr(e) for e in (*s.indices, s.value)))
+        if t is If:
+            under = under or not self.expr(s.cond)
+        elif t is While:
+            under = under or not self.expr(s.cond)
+        elif t is For:
+            changed = self._mark(s.var, not (self.expr(s.start) and self.expr(s.extent)))
+            return self._grow(s.body, under or s.var in self.divergent) or changed
+        changed = False
+        if t is Parallel:
+            for v in s.vars:
+                changed = self._mark(v, True) or changed
+        for c in s.children:
+            if isinstance(c, Stmt):
+                changed = self._grow(c, under) or changed
+        return changed
+
+    def _mark(self, x: Var | Buffer, divergent: bool) -> bool:
+        if divergent and x not in self.divergent:
+            self.divergent.add(x)
+            return True
+        return False
+
+
+__all__ = ["Uniformity", "overlap", "run"]
