@@ -11,6 +11,7 @@ from tilelang.ir import DType, Effects, Region, TileOp, node, read, write
 from .base import Lowering
 from .checks import CheckContext, describe, differ, scope_name, shape_text
 from .reduce_cpu import CPU
+from .reduce_shuffle import SHUFFLE
 from .regions import region_reads
 from .simt import SIMT
 
@@ -39,7 +40,7 @@ class Reduce(TileOp):
     clear: bool = True
     nan_propagate: bool = False
 
-    LOWERINGS: ClassVar[tuple[Lowering, ...]] = (CPU, SIMT)
+    LOWERINGS: ClassVar[tuple[Lowering, ...]] = (CPU, SHUFFLE, SIMT)
 
     name: ClassVar[str] = "reduce"  # type: ignore[misc]
 

@@ -12,6 +12,7 @@ from ..base import Lowering
 from ..checks import CheckContext, describe, differ, shape_text
 from ..regions import Pairing, nearness, pair, region_reads
 from ..simt import SIMT
+from .cp_async import CP_ASYNC
 from .cpu import CPU
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class Copy(TileOp):
     loop_layout: Any = None
 
     name: ClassVar[str] = "copy"  # type: ignore[misc]
-    LOWERINGS: ClassVar[tuple[Lowering, ...]] = (CPU, SIMT)
+    LOWERINGS: ClassVar[tuple[Lowering, ...]] = (CPU, CP_ASYNC, SIMT)
 
     @property
     def pairing(self) -> Pairing:

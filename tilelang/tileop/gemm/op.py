@@ -13,6 +13,7 @@ from ..checks import CheckContext, describe, differ, scope_name
 from ..regions import region_reads
 from ..simt import SIMT
 from .cpu import CPU
+from .mma import MMA
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,7 +41,7 @@ class Gemm(TileOp):
     clear_accum: Expr
 
     name: ClassVar[str] = "gemm"  # type: ignore[misc]
-    LOWERINGS: ClassVar[tuple[Lowering, ...]] = (CPU, SIMT)
+    LOWERINGS: ClassVar[tuple[Lowering, ...]] = (CPU, MMA, SIMT)
 
     @property
     def m(self) -> Expr:
