@@ -22,4 +22,19 @@ from .stmt import (
 )
 from .visit import Rewriter, Visitor, buffers_used, free_vars, rebuild, refold, refresh, reintern, substitute, walk
 
-__all__ = [name for name in dir() if not name.startswith("_")]
+__all__ = [
+    "ATOMIC", "Access", "Add", "Alloc", "And", "Assert", "Assume", "Bind", "BitAnd", "BitNot",
+    "BitOr", "BitXor", "Break", "Broadcast", "Buffer", "Builder", "Call", "Cast", "Const",
+    "Continue", "DType", "Div", "EQ", "Effects", "Evaluate", "Expr", "FloorDiv", "FloorMod",
+    "For", "GE", "GT", "HostProgram", "INTRINSICS", "IRModule", "If", "IfThenElse", "Intrinsic",
+    "Kernel", "LE", "LT", "Launch", "Load", "Max", "Min", "Mul", "NE", "NOTHING", "Neg", "Node",
+    "Not", "Or", "Parallel", "PrimFunc", "READ", "Ramp", "Region", "Return", "Rewriter", "Role",
+    "Scope", "Select", "Seq", "Shl", "Shr", "Stmt", "Store", "StringImm", "Sub", "TensorMap",
+    "TileOp", "TileStmt", "TruncDiv", "TruncMod", "Var", "Visitor", "WRITE", "While",
+    "address_of", "all_of", "as_bool", "as_expr", "atomic", "binary", "buffers_used", "call",
+    "cast", "ceildiv", "const", "const_int", "effects", "expr_effects", "expr_text", "flatten",
+    "free_vars", "fresh_session", "func_text", "if_then_else", "in_session", "is_const",
+    "logical_and", "logical_not", "logical_or", "maximum", "minimum", "neg", "node", "promote",
+    "read", "rebuild", "refold", "refresh", "reintern", "select", "seq", "session", "stmt_text",
+    "substitute", "truncdiv", "truncmod", "walk", "write",
+]
