@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""LLVM IR -> object code -> callable addresses, through llvmlite.
+
+In: textual IR. Out: `compile_module` gives the bytes of a relocatable object file (plain data: cached on
+disk by the caller, under `cpu_key()`), `load` a `JitModule` that owns the code. llvmlite is imported at
+the first use and all of it is safe to call from several threads.
+
+Wrong IR would abort the process inside LLVM, so it is verified first; symbols that nobody defines are
+found before linking, which would only print them.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import re
+import struct
+import threading
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from tilelang.errors import InternalError, ToolchainError
+
+__all__ = ["JitModule", "compile_module", "cpu_key", "load"]
+
+_lock = threading.RLock()
+_serial = itertools.count()
+_SHT_SYMTAB = 2
+
+
+@functools.cache
+def _binding() -> Any:
+    """llvmlite.binding, initialised once."""
+    with _lock:
+        try:
+            import llvmlite.binding as llvm
+        except ImportError as error:
+            raise ToolchainError(
+                "the LLVM target needs llvmlite, which cannot be imported",
+                code="TL0801", notes=[str(error)], help="pip install llvmlite, or use target='c'",
+            ) from error  # fmt: skip
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+        return llvm
+
+
+@functools.cache
+def _host() -> tuple[str, str]:
+    """This CPU's name and features, as LLVM spells them."""
+    llvm = _binding()
+    return str(llvm.get_host_cpu_name()), str(llvm.get_host_cpu_features().flatten())
+
+
+def cpu_key(cpu: str = "", features: str = "") -> str:
+    """All of the CPU and of LLVM that object code depends on."""
+    llvm = _binding()
+    name, attributes = _cpu(cpu, features)
+    version = ".".join(map(str, llvm.llvm_version_info))
+    return f"llvm {version}\n{llvm.get_default_triple()}\n{name}\n{attributes}"
+
+
+def _cpu(cpu: str, features: str) -> tuple[str, str]:
+    """Name and features to compile for; a cpu that is not named is this one."""
+    if cpu in ("", "native"):
+        name, host = _host()
+        return name, f"{host},{features}" if features else host
+    return cpu, features
+
+
+def _target_machine(cpu: str, features: str, opt: int) -> Any:
+    llvm = _binding()
+    name, attributes = _cpu(cpu, features)
+    return llvm.Target.from_default_triple().create_target_machine(
+        cpu=name, features=attributes, opt=opt, reloc="pic", codemodel="small"
+    )
+
+
+def compile_module(ir_text: str, cpu: str = "", features: str = "", opt: int = 2) -> bytes:
+    """Object code of a module.
+
+    cpu, features: as LLVM names them; empty means this machine. opt: 0 to 3.
+    """
+    llvm = _binding()
+    try:
+        module = llvm.parse_assembly(ir_text)
+        module.verify()
+    except RuntimeError as error:
+        raise InternalError(
+            f"the generated LLVM IR is wrong: {_excerpt(ir_text, str(error))}"
+        ) from error
+    machine = _target_machine(cpu, features, opt)
+    if opt:
+        _optimize(module, machine)
+    return bytes(machine.emit_object(module))
+
+
+def _excerpt(ir_text: str, message: str) -> str:
+    """LLVM's message and the line of our text that it is about."""
+    found = re.search(r"<string>:(\d+)", message)
+    if not found:
+        return message
+    lines = ir_text.splitlines()
+    at = int(found[1]) - 1
+    return message + "\n" + "\n".join(lines[max(0, at - 3) : at + 3])
+
+
+def _optimize(module: Any, machine: Any) -> None:
+    llvm = _binding()
+    options = llvm.create_pipeline_tuning_options(speed_level=2)
+    builder = llvm.create_pass_builder(machine, options)
+    passes = llvm.create_new_module_pass_manager()
+    passes.add_always_inliner_pass()
+    passes.add_sroa_pass()
+    passes.add_instruction_combine_pass()
+    passes.add_simplify_cfg_pass()
+    passes.run(module, builder)
+
+
+class JitModule:
+    """Loaded code. `address(name)` of a function; the code lives as long as this object."""
+
+    def __init__(self, library: Any, names: Sequence[str]) -> None:
+        self._library = library
+        self.names = tuple(names)
+
+    def address(self, name: str) -> int:
+        """The function's address."""
+        try:
+            return int(self._library[name])
+        except KeyError:
+            raise InternalError(
+                f"the module exports no {name!r}, only {', '.join(self.names)}"
+            ) from None
+
+
+@functools.cache
+def _linker() -> Any:
+    """One linker for the process; each module is a library of its own in it."""
+    return _binding().create_lljit_compiler(_target_machine("", "", 2))
+
+
+def load(
+    code: bytes | str, names: Iterable[str], symbols: dict[str, int] | None = None
+) -> JitModule:
+    """Links object code (or IR text) into the process.
+
+    names: the functions to look up later. symbols: addresses of externals that the process does not
+    export by itself; all others (libc, libm, what was loaded globally) are found by name.
+    """
+    llvm = _binding()
+    data = compile_module(code) if isinstance(code, str) else code
+    wanted = list(names)
+    extra = symbols or {}
+    _check_symbols(data, extra)
+    builder = llvm.JITLibraryBuilder().add_object_img(data).add_current_process()
+    for name, address in extra.items():
+        builder.import_symbol(name, address)
+    for name in wanted:
+        builder.export_symbol(name)
+    with _lock:
+        try:
+            library = builder.link(_linker(), f"tilelang.{next(_serial)}")
+        except RuntimeError as error:
+            raise ToolchainError(
+                f"cannot link the compiled kernel: {error}", code="TL0802"
+            ) from error
+    return JitModule(library, wanted)
+
+
+def _check_symbols(data: bytes, known: dict[str, int]) -> None:
+    """Refuses code that uses a function which is nowhere."""
+    llvm = _binding()
+    missing = [n for n in _undefined(data) if n not in known and not llvm.address_of_symbol(n)]
+    if missing:
+        raise ToolchainError(
+            f"the kernel calls {', '.join(missing)}, which this process does not define",
+            code="TL0803",
+            help="load the library that defines it first, with ctypes.CDLL(path, ctypes.RTLD_GLOBAL)",
+        )
+
+
+def _undefined(data: bytes) -> list[str]:
+    """Names of the functions that an ELF64 object takes from elsewhere (System V ABI, chapter 4);
+    of other formats nothing is known here, and the linker reports."""
+    if data[:6] != b"\x7fELF\x02\x01":
+        return []
+    at, size, count = struct.unpack_from("<Q", data, 40)[0], *struct.unpack_from("<HH", data, 58)
+    sections = [struct.unpack_from("<IIQQQQIIQQ", data, at + n * size) for n in range(count)]
+    names = []
+    for kind, offset, length, link in ((s[1], s[4], s[5], s[6]) for s in sections):
+        if kind != _SHT_SYMTAB:
+            continue
+        strings = sections[link][4]
+        for entry in range(offset + 24, offset + length, 24):
+            name, _, _, section = struct.unpack_from("<IBBH", data, entry)
+            if section == 0 and name:
+                end = data.index(b"\0", strings + name)
+                names.append(data[strings + name : end].decode())
+    return [n for n in names if n != "_GLOBAL_OFFSET_TABLE_"]
