@@ -52,8 +52,9 @@ __all__ = ["ASSIGN", "ATOM", "TERNARY", "UNARY", "CFamily", "string_literal"]
 ASSIGN, TERNARY, UNARY, POSTFIX, ATOM = 1, 2, 13, 14, 15
 _INFIX: dict[str, tuple[str, int]] = {
     "Or": ("||", 3), "And": ("&&", 4), "BitOr": ("|", 5), "BitXor": ("^", 6), "BitAnd": ("&", 7),
-    "EQ": ("==", 8), "NE": ("!=", 8), "LT": ("<", 9), "LE": ("<=", 9), "GT": (">", 9), "GE": (">=", 9),
-    "Shl": ("<<", 10), "Shr": (">>", 10), "Add": ("+", 11), "Sub": ("-", 11), "Mul": ("*", 12),
+    "EQ": ("==", 8), "NE": ("!=", 8), "LT": ("<", 9), "LE": ("<=", 9), "GT": (">", 9),
+    "GE": (">=", 9), "Shl": ("<<", 10), "Shr": (">>", 10), "Add": ("+", 11), "Sub": ("-", 11),
+    "Mul": ("*", 12),
     "Div": ("/", 12), "TruncDiv": ("/", 12), "TruncMod": ("%", 12),
 }  # fmt: skip
 # Operators whose rank beside others few readers know: their operands get parentheses anyway.
@@ -147,7 +148,8 @@ class CFamily(ABC):
         return f"({text})" if own < prec else text
 
     def _expr(self, e: Expr) -> tuple[str, int]:
-        return self._handler(type(e), "e")(e)  # type: ignore[no-any-return]
+        text: tuple[str, int] = self._handler(type(e), "e")(e)
+        return text
 
     def _handler(self, kind: type, prefix: str) -> Callable[[Any], Any]:
         handler = self._handlers.get(kind)
@@ -182,30 +184,35 @@ class CFamily(ABC):
 
     def e_Mul(self, e: Any) -> tuple[str, int]:
         if str(e.dtype) == "uint16":  # int * int would overflow: 65535 * 65535 > INT_MAX
-            text = f"({self.ctype(DType('uint32'))}){self.expr(e.a, UNARY)} * {self.expr(e.b, UNARY)}"
+            text = (
+                f"({self.ctype(DType('uint32'))}){self.expr(e.a, UNARY)} * {self.expr(e.b, UNARY)}"
+            )
             return f"({self.ctype(e.dtype)})({text})", UNARY
         return self._infix(e)
 
     def e_FloorDiv(self, e: Any) -> tuple[str, int]:
         shift = _power_of_2(e.b)
-        if e.dtype.kind == "uint" or (e.dtype.is_int and self.is_nonnegative(e.a) and self.is_nonnegative(e.b)):
-            if shift is None:
-                return self._wrapped(e, f"{self.expr(e.a, 12)} / {self.expr(e.b, 13)}", 12)
+        if shift is None and self._truncates_alike(e):
+            return self._wrapped(e, f"{self.expr(e.a, 12)} / {self.expr(e.b, 13)}", 12)
         if shift is not None and e.dtype.lanes == 1:  # rounds down for negative values too
-            return f"{self._operand_of_shift(e.a)} >> {shift}", 10
+            return f"{self.expr(e.a, UNARY)} >> {shift}", 10
         return self.function("floordiv", [self.expr(e.a), self.expr(e.b)], e.dtype), ATOM
 
     def e_FloorMod(self, e: Any) -> tuple[str, int]:
         shift = _power_of_2(e.b)
-        if e.dtype.kind == "uint" or (e.dtype.is_int and self.is_nonnegative(e.a) and self.is_nonnegative(e.b)):
-            if shift is None:
-                return f"{self.expr(e.a, 12)} % {self.expr(e.b, 13)}", 12
+        if shift is None and self._truncates_alike(e):
+            return f"{self.expr(e.a, 12)} % {self.expr(e.b, 13)}", 12
         if shift is not None and e.dtype.lanes == 1:  # two's complement: right for negative values
-            return f"{self._operand_of_shift(e.a)} & {self.expr(Const(e.b.value - 1, e.b.dtype))}", 7
+            return (
+                f"{self.expr(e.a, UNARY)} & {self.expr(Const(e.b.value - 1, e.b.dtype))}",
+                7,
+            )
         return self.function("floormod", [self.expr(e.a), self.expr(e.b)], e.dtype), ATOM
 
-    def _operand_of_shift(self, e: Expr) -> str:
-        return self.expr(e, UNARY)
+    def _truncates_alike(self, e: Any) -> bool:
+        """Is C's division, which rounds towards zero, the same as the floor here?"""
+        both = self.is_nonnegative(e.a) and self.is_nonnegative(e.b)
+        return bool(e.dtype.is_int and (e.dtype.kind == "uint" or both))
 
     def e_Min(self, e: Any) -> tuple[str, int]:
         return self.function("min", [self.expr(e.a), self.expr(e.b)], e.dtype), ATOM
@@ -421,6 +428,7 @@ class CFamily(ABC):
 
     def s_Assume(self, _: Any) -> None:
         """A fact for passes; it has no run-time effect, so nothing is printed."""
+        return
 
 
 def _power_of_2(e: Expr) -> int | None:

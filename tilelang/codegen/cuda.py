@@ -58,7 +58,7 @@ SHARED_ARENA = "buf_dyn_shmem"
 _MAX_WIDTH = 100
 _MAX_VECTOR_BYTES = 16
 _INT_SUFFIX = {"int32": "", "int64": "LL", "uint32": "u", "uint64": "ULL"}
-# Types for which C's own conversion is the IR's: integers wrap, integers round to the nearest float.
+# Types for which C's own conversion is the IR's: integers wrap, and round to the nearest float.
 _PLAIN = frozenset({"bool", "float32", "tfloat32", "float64"})
 _AXES = ("x", "y", "z")
 
@@ -108,7 +108,10 @@ class CudaPrinter(CFamily):
 
     def _declare_indices(self) -> None:
         used = {n for n in walk(self.kernel.body) if type(n) is Var}
-        for source, names in (("blockIdx", self.kernel.block_vars), ("threadIdx", self.kernel.thread_vars)):
+        for source, names in (
+            ("blockIdx", self.kernel.block_vars),
+            ("threadIdx", self.kernel.thread_vars),
+        ):
             for axis, var in zip(_AXES, names, strict=True):
                 if var in used:
                     ctype = self.ctype(var.dtype)
@@ -134,7 +137,7 @@ class CudaPrinter(CFamily):
     def ctype(self, dtype: DType) -> str:
         if dtype.bits < 8:
             raise TargetError(
-                f"generated CUDA code has no variables of {dtype.element}: it is narrower than a byte",
+                f"CUDA code has no variables of {dtype.element}, which is narrower than a byte",
                 code="TL0620",
                 help="keep packed values in uint8 and unpack them with shifts",
             )
@@ -206,9 +209,15 @@ class CudaPrinter(CFamily):
                 place = f"({const}{self.ctype(buffer.dtype.element)}*){self._unary_operand(place)}"
             return "vec", place, ""
         if buffer.dtype.lanes > 1:
-            raise InternalError(f"a strided vector access of {buffer.name}, whose elements are vectors")
+            raise InternalError(
+                f"a strided vector access of {buffer.name}, whose elements are vectors"
+            )
         if type(index) is Ramp:
-            return "strided", self.element_pointer(buffer, index.base), f", {self.expr(index.stride)}"
+            return (
+                "strided",
+                self.element_pointer(buffer, index.base),
+                f", {self.expr(index.stride)}",
+            )
         return "indexed", self.pointer(buffer), f", {self.expr(index)}"
 
     @staticmethod
@@ -239,7 +248,9 @@ class CudaPrinter(CFamily):
         if e.op == "reinterpret":
             return f"tl::reinterpret<{self.ctype(e.dtype)}>({self.expr(e.args[0])})", ATOM
         constants, rest = e.args[: row.template], e.args[row.template :]
-        template = f"<{', '.join(self._constant(c, row.name) for c in constants)}>" if constants else ""
+        template = (
+            f"<{', '.join(self._constant(c, row.name) for c in constants)}>" if constants else ""
+        )
         return f"tl::{e.op}{template}({', '.join(self.expr(a) for a in rest)})", ATOM
 
     def _constant(self, e: Expr, op: str) -> str:
@@ -285,7 +296,9 @@ class CudaPrinter(CFamily):
             self.line(f"{align}{ctype} {self.names.of(b)}[{_elements(b)}];")
         elif b.is_shared or b.scope == Scope.BARRIER:
             size = _elements(b)
-            self.line(f"__shared__ __align__({_MAX_VECTOR_BYTES}) {ctype} {self.names.of(b)}[{size}];")
+            self.line(
+                f"__shared__ __align__({_MAX_VECTOR_BYTES}) {ctype} {self.names.of(b)}[{size}];"
+            )
         else:
             raise InternalError(f"a buffer of scope {b.scope} ({b.name}) reached code generation")
 

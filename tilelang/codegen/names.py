@@ -11,26 +11,36 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-__all__ = ["C_RESERVED", "CUDA_RESERVED", "Names", "legal_name"]
+__all__ = ["CUDA_RESERVED", "C_RESERVED", "Names", "legal_name"]
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
 
 # Keywords of C and C++17 (ISO C++17 table 5, alternative tokens included), and names that any
 # header may define as a macro.
-C_RESERVED = frozenset(
-    """alignas alignof and and_eq asm auto bitand bitor bool break case catch char char16_t char32_t
-    class compl const const_cast constexpr continue decltype default delete do double dynamic_cast
-    else enum explicit export extern false float for friend goto if inline int long mutable
-    namespace new noexcept not not_eq nullptr operator or or_eq private protected public register
-    reinterpret_cast restrict return short signed sizeof static static_assert static_cast struct
-    switch template this thread_local throw true try typedef typeid typename union unsigned using
-    virtual void volatile wchar_t while xor xor_eq main errno NULL stdin stdout stderr INFINITY
-    NAN EOF assert I linux unix""".split()
+C_RESERVED = _words(
+    """
+    alignas alignof and and_eq asm auto bitand bitor bool break case catch char char16_t
+    char32_t class compl const const_cast constexpr continue decltype default delete do
+    double dynamic_cast else enum explicit export extern false float for friend goto if
+    inline int long mutable namespace new noexcept not not_eq nullptr operator or or_eq
+    private protected public register reinterpret_cast restrict return short signed sizeof
+    static static_assert static_cast struct switch template this thread_local throw true try
+    typedef typeid typename union unsigned using virtual void volatile wchar_t while xor
+    xor_eq main errno NULL stdin stdout stderr INFINITY NAN EOF assert I linux unix
+    """
 )
 # What CUDA C++ and our own headers add to the global namespace.
-CUDA_RESERVED = C_RESERVED | frozenset(
-    """tl threadIdx blockIdx blockDim gridDim warpSize buf_dyn_shmem half_t bfloat16_t fp8_e4m3_t
-    fp8_e5m2_t fp8_e4m3fnuz_t fp8_e5m2fnuz_t fp8_e8m0_t fp4_e2m1_t fp4_e2m1_unpacked_t printf min
-    max abs dim3 uint3 char2 int2 int4 float2 float4 half2 memcpy memset malloc free clock j0 j1
-    jn y0 y1 yn norm exp log pow sin cos tan sqrt floor ceil round trunc erf gamma""".split()
+CUDA_RESERVED = C_RESERVED | _words(
+    """
+    tl threadIdx blockIdx blockDim gridDim warpSize buf_dyn_shmem half_t bfloat16_t
+    fp8_e4m3_t fp8_e5m2_t fp8_e4m3fnuz_t fp8_e5m2fnuz_t fp8_e8m0_t fp4_e2m1_t
+    fp4_e2m1_unpacked_t printf min max abs dim3 uint3 char2 int2 int4 float2 float4 half2
+    memcpy memset malloc free clock j0 j1 jn y0 y1 yn norm exp log pow sin cos tan sqrt
+    floor ceil round trunc erf gamma
+    """
 )
 
 

@@ -40,7 +40,11 @@ def wgmma_wrappers(names: Iterable[str]) -> str:
     unique = sorted(set(names))
     if not unique:
         return ""
-    return "\nnamespace tl {\n\n" + "\n\n".join(map(wgmma_wrapper, unique)) + "\n\n}  // namespace tl\n"
+    return (
+        "\nnamespace tl {\n\n"
+        + "\n\n".join(map(wgmma_wrapper, unique))
+        + "\n\n}  // namespace tl\n"
+    )
 
 
 def wgmma_wrapper(name: str) -> str:

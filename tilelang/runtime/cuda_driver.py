@@ -27,8 +27,8 @@ from tilelang.target.cuda_abi import (
 )
 
 __all__ = [
-    "CudaKernel", "CudaLibrary", "DeviceMemory", "Driver", "LaunchAttributeStruct", "LaunchConfig", "TensorMapStruct",
-    "device_count", "driver", "driver_version",
+    "CudaKernel", "CudaLibrary", "DeviceMemory", "Driver", "LaunchAttributeStruct", "LaunchConfig",
+    "TensorMapStruct", "device_count", "driver", "driver_version",
 ]  # fmt: skip
 
 Version = tuple[int, int]
@@ -194,11 +194,20 @@ class Driver:
         out = TensorMapStruct.from_buffer(room, offset)
         rank = len(dims)
         self.call(
-            "cuTensorMapEncodeTiled", byref(out), c_int(tensor_map_dtype(dtype, bits)), c_uint(rank), c_void_p(address),
-            (c_uint64 * rank)(*dims), (c_uint64 * max(rank - 1, 1))(*strides), (c_uint * rank)(*box),
-            (c_uint * rank)(*[1] * rank), c_int(_INTERLEAVE_NONE), c_int(TensorMapSwizzle.of_bytes(swizzle)),
-            c_int(_L2_PROMOTION_256B), c_int(_OOB_ZEROS),
-        )  # fmt: skip
+            "cuTensorMapEncodeTiled",
+            byref(out),
+            c_int(tensor_map_dtype(dtype, bits)),
+            c_uint(rank),
+            c_void_p(address),
+            (c_uint64 * rank)(*dims),
+            (c_uint64 * max(rank - 1, 1))(*strides),
+            (c_uint * rank)(*box),
+            (c_uint * rank)(*[1] * rank),  # element strides
+            c_int(_INTERLEAVE_NONE),
+            c_int(TensorMapSwizzle.of_bytes(swizzle)),
+            c_int(_L2_PROMOTION_256B),
+            c_int(_OOB_ZEROS),
+        )
         return out
 
 
@@ -261,9 +270,14 @@ class CudaKernel:
         )
 
     def launch(
-        self, grid: Sequence[int], block: Sequence[int], arguments: Sequence[Any], dynamic_smem: int = 0,
-        stream: int = 0, attributes: Mapping[LaunchAttribute, Sequence[int]] | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        grid: Sequence[int],
+        block: Sequence[int],
+        arguments: Sequence[Any],
+        dynamic_smem: int = 0,
+        stream: int = 0,
+        attributes: Mapping[LaunchAttribute, Sequence[int]] | None = None,
+    ) -> None:
         """Enqueues the kernel. arguments: ctypes values (`c_int(3)`, `c_uint64(address)`, a tensor
         map); `attributes` holds one number, or three for a dimension."""
         pointers = (c_void_p * max(len(arguments), 1))(*[ctypes.addressof(a) for a in arguments])
@@ -273,8 +287,13 @@ class CudaKernel:
             struct.id = key
             struct.value.dim[:] = [*values, 0, 0][:3]
         config = LaunchConfig(
-            (c_uint * 3)(*_three(grid)), (c_uint * 3)(*_three(block)), dynamic_smem, stream, structs, len(items)
-        )  # fmt: skip
+            (c_uint * 3)(*_three(grid)),
+            (c_uint * 3)(*_three(block)),
+            dynamic_smem,
+            stream,
+            structs,
+            len(items),
+        )
         self.library.driver.call("cuLaunchKernelEx", byref(config), self.handle, pointers, None)
 
 

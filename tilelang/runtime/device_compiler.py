@@ -104,7 +104,7 @@ _OTHER = re.compile(r"^.*(?:error|fatal)\b.*$", re.M | re.I)
 
 
 def refused(compiler: str, log: str, source: str, headers: Mapping[str, str]) -> ToolchainError:
-    """The error for a source that the compiler does not accept, with the lines around each fault."""
+    """The error for a source that the compiler does not accept, with the lines at fault."""
     faults = list(_FAULT.finditer(log))
     if not faults:
         other = _OTHER.search(log)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The binary interface of the CUDA driver, in one place, for Python and for generated C.
 
-In: nothing. Out: numbers and struct layouts of `cuda.h` that we rely on (CUDA Driver API reference),
-and the same as C text, so that neither the runtime nor a generated host program needs CUDA's
-headers or a link against libcuda: the driver is opened by name when it is first used.
+In: nothing. Out: numbers and struct layouts of `cuda.h` that we rely on (CUDA Driver API
+reference), and the same as C text, so that neither the runtime nor a generated host program needs
+CUDA's headers or a link against libcuda: the driver is opened by name when it is first used.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from enum import IntEnum
 from typing import NamedTuple
 
 __all__ = [
-    "C_DRIVER_LOADER", "C_DRIVER_TYPES", "DRIVER_SONAME", "FUNCTIONS", "DeviceAttribute", "FunctionAttribute",
-    "LaunchAttribute", "TensorMapDataType", "TensorMapSwizzle", "c_driver_table", "tensor_map_dtype",
+    "C_DRIVER_LOADER", "C_DRIVER_TYPES", "DRIVER_SONAME", "FUNCTIONS", "DeviceAttribute",
+    "FunctionAttribute", "LaunchAttribute", "TensorMapDataType", "TensorMapSwizzle",
+    "c_driver_table", "tensor_map_dtype",
 ]  # fmt: skip
 
 DRIVER_SONAME = "libcuda.so.1"
@@ -81,13 +82,12 @@ class TensorMapSwizzle(IntEnum):
 def tensor_map_dtype(name: str, bits: int) -> TensorMapDataType:
     """How a tensor map calls an element type. A copy moves bits: types that it does not know go as
     unsigned integers of their size, except that out-of-bounds zeros look alike in all of them."""
-    known = {"float16": "FLOAT16", "bfloat16": "BFLOAT16", "float32": "FLOAT32", "float64": "FLOAT64",
-             "int32": "INT32", "int64": "INT64"}  # fmt: skip
-    return TensorMapDataType[known.get(name, f"UINT{bits}")]
+    same = ("float16", "bfloat16", "float32", "float64", "int32", "int64")
+    return TensorMapDataType[name.upper() if name in same else f"UINT{bits}"]
 
 
 class Function(NamedTuple):
-    """A driver function: the symbol in the library (with its version suffix) and its C parameters."""
+    """A driver function: its symbol in the library (with the version suffix), its C parameters."""
 
     name: str
     symbol: str
@@ -104,20 +104,33 @@ FUNCTIONS = tuple(
         ("cuCtxGetCurrent", "void **context"),
         ("cuCtxSetCurrent", "void *context"),
         ("cuDevicePrimaryCtxRetain", "void **context, int device"),
-        ("cuLibraryLoadData", "void **library, const void *code, void *jit_options, void *jit_values, "
-         "unsigned jit_count, void *library_options, void *library_values, unsigned library_count"),
+        (
+            "cuLibraryLoadData",
+            "void **library, const void *code, void *jit_options, void *jit_values, "
+            "unsigned jit_count, void *options, void *values, unsigned count",
+        ),
         ("cuLibraryGetKernel", "void **kernel, void *library, const char *name"),
         ("cuKernelSetAttribute", "int attribute, int value, void *kernel, int device"),
-        ("cuLaunchKernelEx", "const tl_launch_config *config, void *function, void **parameters, void **extra"),
-        ("cuTensorMapEncodeTiled", "tl_tensor_map *map, int dtype, unsigned rank, void *address, "
-         "const unsigned long long *dims, const unsigned long long *strides, const unsigned *box, "
-         "const unsigned *element_strides, int interleave, int swizzle, int l2_promotion, int oob_fill"),
+        (
+            "cuLaunchKernelEx",
+            "const tl_launch_config *config, void *function, void **parameters, void **extra",
+        ),
+        (
+            "cuTensorMapEncodeTiled",
+            "tl_tensor_map *map, int dtype, unsigned rank, void *address, "
+            "const unsigned long long *dims, const unsigned long long *strides, "
+            "const unsigned *box, const unsigned *element_strides, int interleave, int swizzle, "
+            "int l2_promotion, int oob_fill",
+        ),
     )
-)  # fmt: skip
+)
 
 # CUlaunchConfig, CUlaunchAttribute (its value is a union of 64 bytes) and CUtensorMap.
 C_DRIVER_TYPES = """\
-typedef struct { int id; int pad; union { unsigned dim[3]; int flag; char bytes[64]; } value; } tl_launch_attribute;
+typedef struct {
+  int id, pad;
+  union { unsigned dim[3]; int flag; char bytes[64]; } value;
+} tl_launch_attribute;
 typedef struct {
   unsigned grid[3], block[3], shared_bytes;
   void *stream;
@@ -127,21 +140,21 @@ typedef struct {
 typedef struct { unsigned long long opaque[16]; } __attribute__((aligned(64))) tl_tensor_map;
 """
 
-# Opens the driver once; 0, or -1 with a reason in `why`.
-C_DRIVER_LOADER = (
-    """\
+# Opens the driver once; 0, or -1 with a reason in `why`. The slots are filled from the last, so
+# that cuInit, the first, says that all are.
+C_DRIVER_LOADER = """\
 static int tl_open_driver(char *why, unsigned long size) {
   if (tl_cu.cuInit) return 0;
-  void *library = dlopen("%s", 2 /* RTLD_NOW */);
+  void *library = dlopen("libcuda.so.1", 2 /* RTLD_NOW */);
   if (!library) {
-    snprintf(why, size, "cannot load the CUDA driver: %%s", dlerror());
+    snprintf(why, size, "cannot load the CUDA driver: %s", dlerror());
     return -1;
   }
   void **slots = (void **)&tl_cu;
-  for (int i = (int)(sizeof(tl_cu) / sizeof(void *)) - 1; i >= 0; --i) { /* cuInit last: it says "done" */
+  for (int i = (int)(sizeof(tl_cu) / sizeof(void *)) - 1; i >= 0; --i) {
     void *symbol = dlsym(library, tl_cu_symbols[i]);
     if (!symbol) {
-      snprintf(why, size, "the CUDA driver is too old: it has no %%s", tl_cu_symbols[i]);
+      snprintf(why, size, "the CUDA driver is too old: it has no %s", tl_cu_symbols[i]);
       return -1;
     }
     slots[i] = symbol;
@@ -149,19 +162,20 @@ static int tl_open_driver(char *why, unsigned long size) {
   return 0;
 }
 """
-    % DRIVER_SONAME
-)
+
+_LIBC = """\
+void *dlopen(const char *, int);
+void *dlsym(void *, const char *);
+char *dlerror(void);
+int snprintf(char *, unsigned long, const char *, ...);
+"""
 
 
 def c_driver_table() -> str:
     """C text without any include: the types, `tl_cu.<function>`, and `tl_open_driver`."""
     pointers = "\n".join(f"  int (*{f.name})({f.parameters});" for f in FUNCTIONS)
-    symbols = ", ".join(f'"{f.symbol}"' for f in FUNCTIONS)
+    symbols = ",\n".join(f'  "{f.symbol}"' for f in FUNCTIONS)
     return (
-        "void *dlopen(const char *, int);\nvoid *dlsym(void *, const char *);\nchar *dlerror(void);\n"
-        "int snprintf(char *, unsigned long, const char *, ...);\n"
-        f"{C_DRIVER_TYPES}"
-        f"static struct {{\n{pointers}\n}} tl_cu;\n"
-        f"static const char *const tl_cu_symbols[] = {{{symbols}}};\n"
-        f"{C_DRIVER_LOADER}"
+        f"{_LIBC}{C_DRIVER_TYPES}static struct {{\n{pointers}\n}} tl_cu;\n"
+        f"static const char *const tl_cu_symbols[] = {{\n{symbols}\n}};\n{C_DRIVER_LOADER}"
     )
