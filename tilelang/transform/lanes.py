@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What happens lane by lane in a vectorized loop: the analysis behind `vectorize_loops`.
+
+In: the body of a loop and its variable. Out: straight statements without `Bind`s; whether they may be
+executed one after the other for all lanes (`distribution`); for an expression, its step from lane to
+lane; for a condition, whether it is the same in all lanes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from operator import is_
+from typing import Any
+
+from tilelang.arith import Facts
+from tilelang.ir import (
+    GE,
+    GT,
+    INTRINSICS,
+    LE,
+    LT,
+    And,
+    Bind,
+    Buffer,
+    Call,
+    Const,
+    Evaluate,
+    Expr,
+    If,
+    Load,
+    Not,
+    Or,
+    Rewriter,
+    Seq,
+    Stmt,
+    Store,
+    Var,
+    const,
+    flatten,
+    rebuild,
+    seq,
+    substitute,
+    walk,
+)
+
+from tilelang.ir.expr import Compare
+
+from .scope import is_pure, uses
+
+
+class NotStraight(Exception):
+    """The body cannot be taken apart into independent statements; the text says why."""
+
+
+# ---------------------------------------------------------------------------- straight statements
+
+
+def straight(body: Stmt) -> list[Stmt]:
+    """The statements of a body with its `Bind`s written out: Stores, Evaluates, and Ifs of such."""
+    written = {x.buffer.root() for x in walk(body) if type(x) is Store}
+    return _straight(flatten(body), written, {})
+
+
+def _straight(
+    stmts: Sequence[Stmt], written: set[Buffer], values: Mapping[Var, Expr]
+) -> list[Stmt]:
+    values = dict(values)
+    out: list[Stmt] = []
+    for s in stmts:
+        t = type(s)
+        if t is Bind:
+            value = substitute(s.value, values)
+            if not is_pure(value):
+                raise NotStraight(f"{s.var.name} is the result of a call with an effect")
+            if any(type(x) is Load and x.buffer.root() in written for x in walk(value)):
+                raise NotStraight(f"{s.var.name} reads what the loop writes")
+            values[s.var] = value
+        elif t is If:
+            then = _straight(flatten(s.then), written, values)
+            orelse = _straight(flatten(s.orelse), written, values)
+            cond = substitute(s.cond, values)
+            out.append(If(cond, seq(then), seq(orelse) if orelse else None, s.span))
+        elif t in (Store, Evaluate):
+            out.append(substitute(s, values))
+        elif t is Seq:
+            out += _straight(s.stmts, written, values)
+        else:
+            raise NotStraight(f"the body has a {t.__name__}")
+    return out
+
+
+# ---------------------------------------------------------------------------- independence
+
+
+@dataclass(frozen=True)
+class _Access:
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+    writes: bool
+    stmt: Stmt
+
+
+def distribution(stmts: Sequence[Stmt], var: Var, extent: Any, facts: Facts) -> set[Stmt]:
+    """The statements that must run lane after lane. Raises NotStraight if a statement depends on
+    another one of a different lane, so that even their order matters."""
+    lanes = Lanes(facts, var, extent)
+    accesses: dict[Buffer, list[_Access]] = {}
+    for s in stmts:
+        for a in _accesses(s):
+            accesses.setdefault(a.buffer.root(), []).append(a)
+    in_order: set[Stmt] = set()
+    for group in accesses.values():
+        for x in (a for a in group if a.writes):
+            for y in group:
+                if x is y or lanes.same_element(x, y):
+                    together = not lanes.injective(x.indices)
+                else:
+                    together = not lanes.disjoint(x, y, extent)
+                if together and x.stmt is not y.stmt:
+                    raise NotStraight(f"elements of {x.buffer.name} pass from one lane to another")
+                if together:
+                    in_order.add(x.stmt)
+    return in_order
+
+
+def _accesses(s: Stmt) -> Iterator[_Access]:
+    if type(s) is If:
+        yield from _reads(s.cond, s)
+        for x in (*flatten(s.then), *flatten(s.orelse)):
+            yield from _accesses(x)
+    elif type(s) is Store:
+        for i in s.indices:
+            yield from _reads(i, s)
+        yield from _reads(s.value, s)
+        yield _Access(s.buffer, s.indices, True, s)
+    elif type(s) is Evaluate:
+        yield from _reads(s.value, s)
+
+
+def _reads(e: Expr, s: Stmt) -> Iterator[_Access]:
+    for x in walk(e):
+        if type(x) is Load:
+            yield _Access(x.buffer, x.indices, False, s)
+        elif type(x) is Call and INTRINSICS[x.op].effect != "pure":
+            row = INTRINSICS[x.op]
+            if row.effect != "memory" or row.unit != "generic" or row.collective:
+                raise NotStraight(f"the body calls {x.op}")
+            for n, kind in row.pointers.items():
+                target = x.args[n]
+                if type(target) is not Call or target.op != "address_of":
+                    raise NotStraight(f"the body calls {x.op} on a computed pointer")
+                load = target.args[0]
+                yield _Access(load.buffer, load.indices, kind != "read", s)  # type: ignore[attr-defined]
+
+
+# ---------------------------------------------------------------------------- lanes
+
+
+class Lanes:
+    """Questions about expressions in which `var` counts the lanes, 0 <= var < width."""
+
+    def __init__(self, facts: Facts, var: Var, width: Any) -> None:
+        self.facts = facts.child()
+        self.facts.bind(var, const(0, var.dtype), width)
+        self.var = var
+        self.width = width
+
+    def depends(self, e: Expr) -> bool:
+        return uses(e, self.var)
+
+    def step(self, e: Expr) -> int | None:
+        """By how much `e` grows from lane to lane; None if not by a constant."""
+        if not self.depends(e):
+            return 0
+        if not e.dtype.is_int or e.dtype.lanes != 1:
+            return None
+        terms = self.facts.linear(e).terms
+        if any(a is not self.var and uses(a, self.var) for a in terms):
+            return None
+        return terms.get(self.var, 0)
+
+    def at(self, e: Expr, lane: Any = 0) -> Expr:
+        """`e` in one lane, simplified."""
+        return self.facts.simplify(substitute(e, {self.var: const(lane, self.var.dtype)}))
+
+    def contiguous(self, indices: Sequence[Expr]) -> bool:
+        """Do the lanes access neighbours in the last dimension?"""
+        if not indices or any(i.dtype.lanes != 1 for i in indices):
+            return False
+        return self.step(indices[-1]) == 1 and all(self.step(i) == 0 for i in indices[:-1])
+
+    def injective(self, indices: Sequence[Expr]) -> bool:
+        """Do different lanes access different elements?"""
+        return any(self.step(i) for i in indices)
+
+    def same_element(self, x: _Access, y: _Access) -> bool:
+        return x.buffer is y.buffer and all(map(is_, x.indices, y.indices))
+
+    def disjoint(self, x: _Access, y: _Access, extent: Any) -> bool:
+        """Is no element accessed by `x` in any lane accessed by `y` in any lane?"""
+        if x.buffer is not y.buffer:
+            return False
+        other = Var(self.var.name, self.var.dtype)
+        facts = self.facts.child()
+        facts.bind(other, const(0, other.dtype), extent)
+        for i, j in zip(x.indices, y.indices, strict=True):
+            if not (i.dtype.lanes == j.dtype.lanes == 1):
+                continue
+            lo, hi = facts.bounds(i - substitute(j, {self.var: other}))
+            if (lo is not None and lo > 0) or (hi is not None and hi < 0):
+                return True
+        return False
+
+    def uniform(self, cond: Expr) -> bool:
+        """Is the condition the same in all lanes (width is a constant)?"""
+        if not self.depends(cond):
+            return True
+        t = type(cond)
+        if t in (And, Or):
+            return self.uniform(cond.a) and self.uniform(cond.b)  # type: ignore[attr-defined]
+        if t is Not:
+            return self.uniform(cond.a)  # type: ignore[attr-defined]
+        if self.facts.decide(cond) is not None:
+            return True
+        return issubclass(t, Compare) and self._one_sign(cond)
+
+    def _one_sign(self, cond: Any) -> bool:
+        """k · var + rest stays on one side of 0: with rest ≡ r (mod m) if r + k · lanes < m."""
+        if type(cond) not in _LESS or not cond.a.dtype.is_int:
+            return False
+        swapped, offset = _LESS[type(cond)]
+        a, b = (cond.b, cond.a) if swapped else (cond.a, cond.b)
+        if self.step(a) is None or self.step(b) is None:
+            return False
+        difference = self.facts.linear(a).minus(self.facts.linear(b)).shifted(offset)
+        k = difference.terms.get(self.var, 0)
+        m, r = self.facts.residue(difference.without(self.var))
+        reach = k * (int(self.width) - 1)
+        return k == 0 or (m > 0 and 0 <= r + reach < m)
+
+    def threshold(self, cond: Any) -> tuple[Expr, bool] | None:
+        """(p, below): the condition holds exactly in lanes < p (below) or >= p; None if not such."""
+        if type(cond) not in _LESS or not cond.a.dtype.is_int or cond.a.dtype.lanes != 1:
+            return None
+        swapped, offset = _LESS[type(cond)]
+        a, b = (cond.b, cond.a) if swapped else (cond.a, cond.b)
+        if self.step(a) is None or self.step(b) is None:
+            return None
+        k = self.facts.linear(a).minus(self.facts.linear(b)).terms.get(self.var, 0)
+        gap = self.at(b) - self.at(a) - offset  # lane · k < gap
+        if k == 1:
+            return gap, True
+        return (1 - gap, False) if k == -1 else None
+
+
+# comparison -> (swap the sides, what to add to a - b) so that it reads a - b + offset < 0
+_LESS: dict[type, tuple[bool, int]] = {
+    LT: (False, 0),
+    LE: (False, -1),
+    GT: (True, 0),
+    GE: (True, -1),
+}
+
+
+class Known(Rewriter):
+    """Replaces conditions whose value is known, and drops the branches that are never taken."""
+
+    def __init__(self, values: Mapping[Expr, bool]) -> None:
+        super().__init__()
+        self.values = values
+
+    def visit(self, n: Any) -> Any:
+        if isinstance(n, Expr):
+            hit = self.memo.get(n)
+            if hit is None:
+                known = self.values.get(n)
+                hit = const(known) if known is not None else rebuild(n, self.visit)
+                self.memo[n] = hit
+            return hit
+        out = n.map_children(self.visit)
+        if type(out) is If and type(out.cond) is Const:
+            return (out.then if out.cond.value else out.orelse) or seq()
+        return out

@@ -1,0 +1,331 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Vectorized loops for CUDA: wide loads and stores of memory, scalar arithmetic on registers.
+
+In: a `For(kind="vectorized")` of constant extent. Out: the loop cut into groups of `w` lanes, each
+statement done for a whole group:
+
+    C[i + v] = A[i + v] + 1      a = local[4];  a[0:4] = A[i:i + 4]           (one 128-bit load)
+                            →    for l in unroll(4): c[l] = a[l] + 1
+                                 C[i:i + 4] = c[0:4]                          (one 128-bit store)
+
+A copy is one vector move. `w` is the width with the fewest memory instructions; an access is wide only
+where its alignment and the uniformity of its guard are proved, the others stay scalar.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tilelang.arith import Facts
+from tilelang.ir import (
+    And,
+    Broadcast,
+    Buffer,
+    Builder,
+    Expr,
+    For,
+    If,
+    IfThenElse,
+    Load,
+    Or,
+    Ramp,
+    Select,
+    Stmt,
+    Store,
+    Var,
+    all_of,
+    cast,
+    const,
+    const_int,
+    flatten,
+    if_then_else,
+    logical_not,
+    rebuild,
+    substitute,
+    walk,
+)
+
+from .lanes import Lanes, NotStraight, distribution, straight
+from .manager import PassContext
+
+_WIDTHS = (16, 8, 4, 2)
+_VECTOR_BITS = 128  # the widest access of sm_80 and sm_90 (PTX ISA, ld.v4.b32)
+
+
+@dataclass
+class Layouts:
+    """Layouts of shared buffers, by the buffer that owns the storage."""
+
+    of: dict[Buffer, Any] = field(default_factory=dict)
+
+
+def vectorize(loop: For, facts: Facts, ctx: PassContext, layouts: Layouts) -> Stmt:
+    extent = const_int(loop.extent)
+    if extent is None or extent < 2:
+        return scalar(loop, extent is not None)
+    try:
+        stmts = straight(loop.body)
+        lane = Var(loop.var.name, loop.var.dtype)
+        stmts = [substitute(s, {loop.var: loop.start + lane}) for s in stmts]
+        in_order = distribution(stmts, lane, loop.extent, facts)
+    except NotStraight as why:
+        ctx.note(f"loop over {loop.var.name} is not vectorised: {why}")
+        return scalar(loop)
+    best: _Group | None = None
+    for width in _WIDTHS:
+        if extent % width == 0:
+            group = _Group(lane, width, extent // width, facts, layouts)
+            group.emit(stmts, in_order)
+            if best is None or group.cost < best.cost:
+                best = group
+    if best is None or best.cost >= _scalar_cost(stmts) * extent:
+        ctx.note(
+            f"loop over {loop.var.name} is not vectorised: no access is contiguous and aligned"
+        )
+        return scalar(loop)
+    return best.builder.finish()
+
+
+def scalar(loop: For, unroll: bool = True) -> For:
+    """The loop, one lane after the other."""
+    kind = "unroll" if unroll else "serial"
+    return For(loop.var, loop.start, loop.extent, loop.body, kind, loop.annotations, loop.span)
+
+
+def _is_memory(b: Buffer) -> bool:
+    """Memory that other threads see; local buffers are registers."""
+    return not b.is_local
+
+
+def _scalar_cost(stmts: list[Stmt]) -> int:
+    return sum(
+        1
+        for s in stmts
+        for x in walk(s)
+        if type(x) in (Load, Store) and _is_memory(x.buffer)  # type: ignore[attr-defined]
+    )
+
+
+class _Group:
+    """Emits the statements for groups of `width` lanes; `cost` counts memory instructions."""
+
+    def __init__(self, var: Var, width: int, groups: int, facts: Facts, layouts: Layouts) -> None:
+        self.var, self.width, self.groups = var, width, groups
+        self.outer = facts
+        self.layouts = layouts
+        self.cost = 0
+        self.builder = Builder()
+        self.lane = Var("l", var.dtype)
+        self.lanes = Lanes(facts, self.lane, const(width, var.dtype))
+
+    def emit(self, stmts: list[Stmt], in_order: set[Stmt]) -> None:
+        b, dtype = self.builder, self.var.dtype
+        with b.for_(self.var.name, const(self.groups, dtype), kind="unroll") as group:
+            facts = self.outer.child()
+            if type(group) is Var:
+                facts.bind(group, const(0, dtype), const(self.groups, dtype))
+            self.lanes = Lanes(facts, self.lane, const(self.width, dtype))
+            base = group * self.width
+            for s in stmts:
+                self.stmt(s, {self.var: base + self.lane}, in_order)
+        self.cost *= self.groups
+
+    # ------------------------------------------------------------------------------ statements
+
+    def stmt(self, s: Stmt, at: Mapping[Var, Expr], in_order: set[Stmt]) -> None:
+        self.builder.span = s.span
+        if type(s) is If:
+            cond = substitute(s.cond, at)
+            if self.lanes.uniform(cond):
+                self.branch(s, cond, at, in_order)
+            else:
+                self.each(substitute(s, at))
+        elif type(s) is Store and s not in in_order:
+            self.store(substitute(s, at))
+        else:
+            self.each(substitute(s, at))
+
+    def branch(self, s: If, cond: Expr, at: Mapping[Var, Expr], in_order: set[Stmt]) -> None:
+        outer = self.lanes
+        for taken, body in ((cond, s.then), (logical_not(cond), s.orelse)):
+            if body is None:
+                continue
+            self.lanes = Lanes(
+                outer.facts.under(taken), self.lane, const(self.width, self.var.dtype)
+            )
+            with self.builder.if_(outer.at(taken)):
+                for x in flatten(body):
+                    self.stmt(x, at, in_order)
+            self.lanes = outer
+
+    def each(self, s: Stmt) -> None:
+        """The statement for one lane after the other."""
+        self.cost += _scalar_cost([s]) * self.width
+        with self.builder.for_(
+            self.lane.name, const(self.width, self.lane.dtype), kind="unroll"
+        ) as l:
+            self.builder.emit(substitute(s, {self.lane: l}))
+
+    def store(self, s: Store) -> None:
+        chunk = self.chunk(s.buffer, s.indices)
+        move = self.move_width(s.value, chunk)
+        if move > 1:
+            self.move(s, move)
+            return
+        loads = self.wide_loads(s)
+        wide = chunk if _is_memory(s.buffer) else 1
+        if not loads and wide == 1:
+            self.each(s)
+            return
+        b = self.builder
+        values = {load: self.fetched(load, guards) for load, guards in loads.items()}
+        new = _Replaced(values, self.lane).stmt(s)
+        if wide == 1:
+            self.each(new)
+            return
+        out = b.alloc(s.buffer.name.lower() + "_v", (self.width,), s.buffer.dtype)
+        self.each(Store(out, (self.lane,), new.value, s.span))
+        for n in range(0, self.width, wide):
+            b.emit(
+                Store(s.buffer, self.run_of(new.indices, n, wide), _register(out, n, wide), s.span)
+            )
+            self.cost += 1
+
+    # ------------------------------------------------------------------------------ wide accesses
+
+    def run_of(self, indices: tuple[Expr, ...], first: int, count: int) -> tuple[Expr, ...]:
+        """Indices of `count` lanes from `first` on."""
+        *outer, last = [self.lanes.at(i) for i in indices]
+        base = self.lanes.facts.simplify(last + first)
+        return (*outer, Ramp(base, const(1, base.dtype), count))
+
+    def chunk(self, b: Buffer, indices: tuple[Expr, ...]) -> int:
+        """How many lanes one access may take: contiguous, aligned, at most 128 bits; else 1."""
+        bits = b.dtype.bits * b.dtype.lanes
+        if bits < 8 or not self.lanes.contiguous(indices):
+            return 1
+        count = min(self.width, _VECTOR_BITS // bits)
+        while count > 1 and not self.aligned(b, indices, count):
+            count //= 2
+        return max(count, 1)
+
+    def aligned(self, b: Buffer, indices: tuple[Expr, ...], count: int) -> bool:
+        """Is the first lane at a multiple of `count` elements of the storage, the run unbroken?"""
+        facts = self.lanes.facts
+        root = b.root()
+        layout = self.layouts.of.get(b) or self.layouts.of.get(root)
+        if root.data is not None or b.dtype.lanes > 1:
+            return False
+        if layout is not None:
+            run = layout.vector_width() * root.dtype.bits
+            if run % (count * b.dtype.bits) or (b is not root and not _rows_divide(root, count)):
+                return False
+        *outer, last = [self.lanes.at(i) for i in indices]
+        *strides, unit = b.effective_strides()
+        if const_int(unit) != 1 or not facts.divisible(last, count):
+            return False
+        return all(facts.divisible(i * s, count) for i, s in zip(outer, strides, strict=True))
+
+    def wide_loads(self, s: Store) -> dict[Load, tuple[Expr, ...]]:
+        """Loads of memory that one instruction can do for several lanes, with the guards on them."""
+        found: dict[Load, tuple[Expr, ...]] = {}
+
+        def go(e: Expr, guards: tuple[Expr, ...]) -> None:
+            if not self.lanes.depends(e):
+                return
+            if e in found:
+                return
+            if type(e) is Load and _is_memory(e.buffer) and all(map(self.lanes.uniform, guards)):
+                if self.chunk(e.buffer, e.indices) > 1:
+                    found[e] = guards
+                    return
+            if type(e) is IfThenElse:
+                go(e.cond, guards)
+                go(e.a, (*guards, e.cond))
+                go(e.b, (*guards, logical_not(e.cond)))
+            elif type(e) in (And, Or):
+                go(e.a, guards)  # type: ignore[attr-defined]
+            else:
+                for c in e.children:
+                    go(c, guards)
+
+        for e in (s.value, *s.indices):
+            go(e, ())
+        return found
+
+    def fetched(self, load: Load, guards: tuple[Expr, ...]) -> Buffer:
+        """The lanes of a load in registers."""
+        b = self.builder
+        temp = b.alloc(load.buffer.name.lower() + "_v", (self.width,), load.buffer.dtype)
+        chunk = self.chunk(load.buffer, load.indices)
+        cond = self.lanes.at(all_of(guards)) if guards else const(True)
+        for n in range(0, self.width, chunk):
+            wide = Load(load.buffer, self.run_of(load.indices, n, chunk))
+            zero = Broadcast(cast(const(0), load.buffer.dtype), chunk)
+            b.emit(Store(temp, (_span(n, chunk),), if_then_else(cond, wide, zero), b.span))
+            self.cost += 1
+        return temp
+
+    # ------------------------------------------------------------------------------ moves
+
+    def move_width(self, e: Expr, limit: int) -> int:
+        """Lanes per instruction if `e` is only moved: a load, a constant, a choice between them."""
+        if limit == 1 or not self.lanes.depends(e):
+            return limit if not self.lanes.depends(e) else 1
+        if type(e) is Load:
+            return min(limit, self.chunk(e.buffer, e.indices))
+        if type(e) in (IfThenElse, Select) and self.lanes.uniform(e.cond):  # type: ignore[attr-defined]
+            return min(self.move_width(e.a, limit), self.move_width(e.b, limit))  # type: ignore[attr-defined]
+        return 1
+
+    def move(self, s: Store, chunk: int) -> None:
+        for n in range(0, self.width, chunk):
+            value = self.moved(s.value, n, chunk)
+            self.builder.emit(Store(s.buffer, self.run_of(s.indices, n, chunk), value, s.span))
+            self.cost += _is_memory(s.buffer)
+
+    def moved(self, e: Any, first: int, count: int) -> Expr:
+        if not self.lanes.depends(e):
+            return Broadcast(e, count)
+        if type(e) is Load:
+            self.cost += _is_memory(e.buffer)
+            return Load(e.buffer, self.run_of(e.indices, first, count))
+        a, b = self.moved(e.a, first, count), self.moved(e.b, first, count)
+        return if_then_else(self.lanes.at(e.cond), a, b)
+
+
+def _rows_divide(root: Buffer, count: int) -> bool:
+    last = const_int(root.shape[-1])
+    return last is not None and last % count == 0
+
+
+def _span(first: int, count: int) -> Expr:
+    return Ramp(const(first), const(1), count)
+
+
+def _register(b: Buffer, first: int, count: int) -> Expr:
+    return Load(b, (_span(first, count),))
+
+
+class _Replaced:
+    """A store in which fetched loads are read from their registers."""
+
+    def __init__(self, values: Mapping[Load, Buffer], lane: Var) -> None:
+        self.values, self.lane = values, lane
+        self.memo: dict[Expr, Expr] = {}
+
+    def stmt(self, s: Store) -> Store:
+        return s.map_children(self.expr)  # type: ignore[no-any-return]
+
+    def expr(self, e: Expr) -> Expr:
+        hit = self.memo.get(e)
+        if hit is None:
+            temp = self.values.get(e) if type(e) is Load else None
+            hit = Load(temp, (self.lane,)) if temp is not None else rebuild(e, self.expr)
+            self.memo[e] = hit
+        return hit
+
+
+__all__ = ["Layouts", "scalar", "vectorize"]
