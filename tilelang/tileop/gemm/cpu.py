@@ -1,11 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`T.gemm` on a CPU."""
+"""`T.gemm` on a CPU: a register-blocked micro-kernel.
+
+In: a `Gemm` whose tiles are plain row-major arrays. Out: loops over panels of B (kept in the first
+cache), panels of A, and k; the innermost body is unrolled over the accumulators, which have constant
+indices in a local array, so that a code generator keeps them in vector registers:
+
+    for j0, i0:                                  # nr columns, mr rows
+        acc[0:mr * nr] = C[i0 …, j0 …]
+        for k:  acc[r, v] = fma(A[i0 + r, k], B[k, j0 + v], acc[r, v])      # for all r, v
+        C[i0 …, j0 …] = acc
+
+An operand that is not of the computing type, or a B whose rows are not vectors, is packed first.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import gcd
 from typing import TYPE_CHECKING
 
-from tilelang.ir import Load, as_bool, cast, const
+from tilelang.ir import (
+    Broadcast, Buffer, Const, DType, Expr, Load, Ramp, Region, as_bool, call, cast, const, minimum,
+)  # fmt: skip
+from tilelang.utils import ceildiv
 
 from ..base import Lowering
 from ..cpu import not_on_cuda
@@ -16,19 +34,254 @@ if TYPE_CHECKING:
     from ..base import LowerContext
     from .op import Gemm
 
+__all__ = ["CPU"]
+
+_PANEL_DEPTH = 256  # rows of B in a panel: with 32 columns of float32 that is 32 KiB
+_PAGE = 4096  # bytes after which addresses fall into the same sets of a first-level cache
+_WAYS = 8
+_LATENCY = 8  # accumulators that hide the latency of two fma units (4 cycles each)
+
+At = Callable[[Expr, Expr], Expr]
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """m, n, k: the tile. dtype: what is computed in. lanes: of a vector of it. depth: k per chunk."""
+
+    m: int
+    n: int
+    k: int
+    dtype: DType
+    lanes: int
+    registers: int
+    depth: int
+
+    def rows(self, vectors: int) -> int:
+        """Rows per micro-kernel: accumulators, one row of B and one broadcast fit the registers."""
+        most = max((self.registers - vectors - 1) // vectors, 1)
+
+        def cost(r: int) -> int:
+            return max(r * vectors, r + vectors, _LATENCY)
+
+        def total(mr: int) -> tuple[int, bool, int]:
+            rest = self.m % mr
+            return self.m // mr * cost(mr) + (cost(rest) if rest else 0), rest > 0, -mr
+
+        return min(range(1, min(most, self.m) + 1), key=total)
+
+
+def _compute_dtype(op: Gemm) -> DType:
+    """float32 for narrow floats; also for 8-bit integers, whose products are exact in it."""
+    a, c = op.a.dtype, op.c.dtype
+    if c.is_float:
+        return DType("float64") if c.bits == 64 else DType("float32")
+    return DType("float32") if a.bits <= 8 else c
+
+
+def _plan(op: Gemm, ctx: LowerContext) -> _Plan | None:
+    sizes = (op.m, op.n, op.k)
+    if not all(type(e) is Const and e.value > 0 for e in sizes):
+        return None
+    m, n, k = (int(e.value) for e in sizes if type(e) is Const)
+    dtype = _compute_dtype(op)
+    depth = min(k, _PANEL_DEPTH)
+    for d in range(depth, depth // 2, -1):
+        if k % d == 0:
+            depth = d
+            break
+    lanes = max(ctx.target.vector_bits // dtype.bits, 1)
+    return _Plan(m, n, k, dtype, lanes, ctx.target.vector_registers, depth)
+
+
+def _at(r: Region, transposed: bool) -> Callable[[Expr, Expr], tuple[Expr, ...]]:
+    """Indices of element (i, j) of the (transposed) matrix in the buffer."""
+
+    def index(i: Expr, j: Expr) -> tuple[Expr, ...]:
+        x, y = (j, i) if transposed else (i, j)
+        return (*r.offsets[:-2], r.offsets[-2] + x, r.offsets[-1] + y)
+
+    return index
+
 
 def _emit(op: Gemm, ctx: LowerContext, b: Builder) -> None:
-    c = op.c.buffer
-    with b.for_("i", op.m) as i, b.for_("j", op.n) as j:
-        at = (*op.c.offsets[:-2], op.c.offsets[-2] + i, op.c.offsets[-1] + j)
-        with b.if_(as_bool(op.clear_accum)):
-            b.store(c, at, const(0, c.dtype))
-        with b.for_("k", op.k) as k:
-            x, y = ((k, i) if op.trans_a else (i, k)), ((j, k) if op.trans_b else (k, j))
-            pa = (*op.a.offsets[:-2], op.a.offsets[-2] + x[0], op.a.offsets[-1] + x[1])
-            pb = (*op.b.offsets[:-2], op.b.offsets[-2] + y[0], op.b.offsets[-1] + y[1])
-            prod = cast(Load(op.a.buffer, pa), c.dtype) * cast(Load(op.b.buffer, pb), c.dtype)
-            b.store(c, at, Load(c, at) + prod)
+    plan = _plan(op, ctx)
+    if plan is None:
+        _emit_plain(op, b)
+        return
+    chunks = ceildiv(plan.k, plan.depth)
+    clear: Expr = as_bool(op.clear_accum)
+    if chunks > 1 or op.clears is None:
+        _clear(op, b, clear)
+        clear = const(False)
+    with b.for_("kb", chunks) as kb:
+        k0 = kb * plan.depth
+        whole = plan.k % plan.depth == 0
+        depth: Expr = const(plan.depth) if whole else minimum(const(plan.depth), plan.k - k0)
+        _Panels(op, plan, b, clear, k0, depth).emit()
+
+
+def _clear(op: Gemm, b: Builder, clear: Expr) -> None:
+    at = _at(op.c, False)
+    with b.if_(clear), b.for_("i", op.m) as i, b.for_("j", op.n, kind="vectorized") as j:
+        b.store(op.c.buffer, at(i, j), const(0, op.c.dtype))
+
+
+def _emit_plain(op: Gemm, b: Builder) -> None:
+    """Three loops, for tiles whose extents only the run knows."""
+    c, at, dtype = op.c.buffer, _at(op.c, False), op.c.dtype
+    x_at, y_at = _at(op.a, op.trans_a), _at(op.b, op.trans_b)
+    _clear(op, b, as_bool(op.clear_accum))
+    with b.for_("i", op.m) as i, b.for_("k", op.k) as k:
+        x = b.bind("x", cast(Load(op.a.buffer, x_at(i, k)), dtype))
+        with b.for_("j", op.n, kind="vectorized") as j:
+            y = cast(Load(op.b.buffer, y_at(k, j)), dtype)
+            b.store(c, at(i, j), Load(c, at(i, j)) + x * y)
+
+
+class _Panels:
+    """Writes one chunk of k: packs what needs it, and the micro-kernels over the whole tile."""
+
+    def __init__(
+        self, op: Gemm, plan: _Plan, b: Builder, clear: Expr, k0: Expr, depth: Expr
+    ) -> None:
+        self.op, self.plan, self.b, self.clear = op, plan, b, clear
+        self.k0, self.depth = k0, depth
+        self.c_at = _at(op.c, False)
+        self.pack_b = op.trans_b or op.b.dtype is not plan.dtype or self._thrashes()
+
+    def _thrashes(self) -> bool:
+        """Do the rows of a panel of B fall into so few cache sets that they evict each other?"""
+        shape = self.op.b.buffer.static_shape
+        if shape is None or self.plan.m < 4 * self.plan.rows(2):
+            return False
+        stride = shape[-1] * self.plan.dtype.bytes
+        return _PAGE // gcd(stride, _PAGE) * _WAYS < self.plan.depth
+
+    def emit(self) -> None:
+        a = self._packed_a()
+        width = 2 * self.plan.lanes
+        panels, rest = divmod(self.plan.n, width)
+        with self.b.for_("jb", panels) as jb:
+            if panels:
+                self._panel(a, jb * width, (self.plan.lanes,) * 2)
+        if rest:
+            self._panel(a, const(panels * width), _vectors(rest, self.plan.lanes))
+
+    def _packed_a(self) -> At:
+        """Reads of A in the computing type, from a packed copy if that needs a conversion."""
+        op, b, plan = self.op, self.b, self.plan
+        source = _at(op.a, op.trans_a)
+        if op.a.dtype is plan.dtype:
+            return lambda i, k: Load(op.a.buffer, source(i, self.k0 + k))
+        packed = b.alloc("a_packed", (plan.m * plan.depth,), plan.dtype)
+
+        def place(i: Expr, k: Expr) -> tuple[Expr, ...]:
+            return (k * plan.m + i,) if op.trans_a else (i * plan.depth + k,)
+
+        outer, inner = ("k", "i") if op.trans_a else ("i", "k")
+        bounds = {"i": const(plan.m), "k": self.depth}
+        with b.for_(outer, bounds[outer]) as x, b.for_(inner, bounds[inner], kind="vectorized") as y:
+            i, k = (y, x) if op.trans_a else (x, y)
+            value = Load(op.a.buffer, source(i, self.k0 + k))
+            b.store(packed, place(i, k), cast(value, plan.dtype))
+        return lambda i, k: Load(packed, place(i, k))
+
+    def _panel(self, a: At, j0: Expr, widths: tuple[int, ...]) -> None:
+        """All rows of the columns from j0 on."""
+        row = self._rows_of_b(j0, sum(widths))
+        mr = self.plan.rows(len(widths))
+        panels, rest = divmod(self.plan.m, mr)
+        with self.b.for_("ib", panels) as ib:
+            self._micro(a, row, ib * mr, j0, mr, widths)
+        if rest:
+            self._micro(a, row, const(panels * mr), j0, rest, widths)
+
+    def _rows_of_b(self, j0: Expr, width: int) -> Callable[[Expr, int, int], Expr]:
+        """(k, column, lanes) -> that vector of B in the computing type."""
+        op, b, plan = self.op, self.b, self.plan
+        source = _at(op.b, op.trans_b)
+        if not self.pack_b:
+            return lambda k, j, lanes: _vector(op.b.buffer, source(self.k0 + k, j0 + j), lanes)
+        packed = b.alloc("b_packed", (plan.depth * width,), plan.dtype)
+        order = ("j", "k") if op.trans_b else ("k", "j")
+        bounds = {"j": const(width), "k": self.depth}
+        kind = "serial" if op.trans_b else "vectorized"
+        with b.for_(order[0], bounds[order[0]]) as x, b.for_(order[1], bounds[order[1]], kind=kind) as y:
+            k, j = (y, x) if op.trans_b else (x, y)
+            value = Load(op.b.buffer, source(self.k0 + k, j0 + j))
+            b.store(packed, (k * width + j,), cast(value, plan.dtype))
+        return lambda k, j, lanes: _vector(packed, (k * width + j,), lanes)
+
+    def _micro(
+        self, a: At, row: Callable[[Expr, int, int], Expr], i0: Expr, j0: Expr, rows: int,
+        widths: tuple[int, ...],
+    ) -> None:
+        b, dtype, width = self.b, self.plan.dtype, sum(widths)
+        acc = b.alloc("acc", (rows * width,), dtype)
+        cells = [(r, sum(widths[:v]), n) for r in range(rows) for v, n in enumerate(widths)]
+        for r, j, n in cells:
+            b.store(acc, (_ramp(const(r * width + j), n),), self._start(i0 + r, j0 + j, n))
+        with b.for_("k", self.depth) as k:
+            ys = {j: b.bind("b", row(k, j, n)) for r, j, n in cells if r == 0}
+            for r in range(rows):
+                x = b.bind("a", a(i0 + r, k))
+                for j, n in [(j, n) for q, j, n in cells if q == r]:
+                    at = const(r * width + j)
+                    b.store(acc, (_ramp(at, n),), _fma(_wide(x, n), ys[j], _vector(acc, (at,), n)))
+        for r, j, n in cells:
+            value = _vector(acc, (const(r * width + j),), n)
+            index = self.c_at(i0 + r, j0 + j)
+            b.store(self.op.c.buffer, _ramped(index, n), self._finish(value, index, n))
+
+    @property
+    def _adds_at_end(self) -> bool:
+        """Integers summed in floating point are added to C as integers."""
+        return self.plan.dtype.is_float and not self.op.c.dtype.is_float
+
+    def _start(self, i: Expr, j: Expr, lanes: int) -> Expr:
+        zero = _wide(const(0, self.plan.dtype), lanes)
+        if self._adds_at_end or (type(self.clear) is Const and self.clear.value):
+            return zero
+        return cast(_vector(self.op.c.buffer, self.c_at(i, j), lanes), zero.dtype)
+
+    def _finish(self, value: Expr, index: tuple[Expr, ...], lanes: int) -> Expr:
+        c = self.op.c.dtype.with_lanes(lanes)
+        if not self._adds_at_end:
+            return cast(value, c)
+        whole = cast(cast(value, DType("int32").with_lanes(lanes)), c)
+        if type(self.clear) is Const and self.clear.value:
+            return whole
+        return _vector(self.op.c.buffer, index, lanes) + whole
+
+
+def _vectors(width: int, lanes: int) -> tuple[int, ...]:
+    """`width` columns as vectors: whole ones, then powers of two."""
+    out = [lanes] * (width // lanes)
+    rest = width % lanes
+    while rest:
+        out.append(1 << (rest.bit_length() - 1))
+        rest -= out[-1]
+    return tuple(out)
+
+
+def _ramp(base: Expr, lanes: int) -> Expr:
+    return base if lanes == 1 else Ramp(base, const(1, base.dtype), lanes)
+
+
+def _ramped(index: tuple[Expr, ...], lanes: int) -> tuple[Expr, ...]:
+    return (*index[:-1], _ramp(index[-1], lanes))
+
+
+def _vector(buffer: Buffer, index: tuple[Expr, ...], lanes: int) -> Expr:
+    return Load(buffer, _ramped(index, lanes))
+
+
+def _wide(x: Expr, lanes: int) -> Expr:
+    return x if lanes == 1 else Broadcast(x, lanes)
+
+
+def _fma(x: Expr, y: Expr, z: Expr) -> Expr:
+    return call("fma", (x, y, z), z.dtype) if z.dtype.is_float else x * y + z
 
 
 CPU = Lowering("cpu", not_on_cuda, lambda op, ctx: 1.0, _emit)

@@ -1,0 +1,361 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Blocks and threads while a program of `program` runs: their memory, and who waits for whom.
+
+`Runtime` holds the arguments and launches blocks one after another. Each thread of a block is a
+generator; the block resumes them in turn until each yields a request it cannot serve yet, serves the
+requests for which everyone has arrived (barriers, warp operations, waits), and completes one pending
+asynchronous operation only when nobody can go on. So a missing wait shows as poison.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from tilelang.errors import InternalError
+from tilelang.ir import Alloc, Buffer, Scope, const
+from tilelang.tileop import numeric
+
+from . import warp
+from .memory import Memory, Pointer, fresh
+from .units import Barriers, CopyGroups, TensorUnit
+from .values import to_storage
+
+__all__ = ["Runtime"]
+
+_WARP = 32
+_MAX_TURNS = 50_000_000
+
+
+class Runtime:
+    """arguments: parameter or symbol -> `Memory` or number."""
+
+    def __init__(self, arguments: Mapping[Any, Any], safe: Mapping[Buffer, Any] | None = None) -> None:
+        self.arguments = arguments
+        self.safe = dict(safe or {})
+        self.turns = 0
+        self.host = Thread(Block(self, (1, 1, 1)), 0)
+
+    def argument(self, key: Any) -> Any:
+        return self.arguments[key]
+
+    def tick(self) -> None:
+        """Counts turns of loops that might never end."""
+        self.turns += 1
+        if self.turns > _MAX_TURNS:
+            raise InternalError("the interpreter gave up on a loop that does not seem to end")
+
+    def axis(self, sizes: tuple[int, ...], dim: int) -> Any:
+        """The index array of one variable of a nest."""
+        shape = [1] * len(sizes)
+        shape[dim] = max(sizes[dim], 0)
+        return np.arange(shape[dim], dtype=np.int64).reshape(shape)
+
+    def alloc(self, stmt: Alloc, shape: tuple[int, ...]) -> Memory:
+        """A global workspace."""
+        return Memory(stmt.buffer, fresh(stmt.buffer, shape))
+
+    def workspace(self, buffer: Buffer, shape: tuple[int, ...]) -> Memory:
+        """A global workspace of DEVICE stage: one offset into its storage."""
+        return Memory(buffer, fresh(buffer, (int(np.prod(shape)),)))
+
+    def view(self, stmt: Alloc, root: Memory, shape: tuple[int, ...]) -> Memory:
+        """The same bytes as another shape and dtype."""
+        return view(stmt.buffer, root, shape)
+
+    def at_pointer(self, stmt: Alloc, pointer: Pointer, shape: tuple[int, ...]) -> Memory:
+        """A tensor at a raw pointer."""
+        flat = pointer.memory.flat[pointer.offset :].view(stmt.buffer.dtype.as_numpy())
+        count = int(np.prod(shape))
+        return Memory(stmt.buffer, flat[:count].reshape(shape))
+
+    def launch(
+        self, thread: Callable[..., Any], grid: tuple[int, ...], threads: tuple[int, int, int],
+        annotations: Mapping[str, Any],
+    ) -> None:
+        self.safe.update(annotations.get("safe_values") or {})
+        for index in product(*(range(n) for n in reversed(grid))):
+            Block(self, threads).run(thread, tuple(reversed(index)))
+
+
+def view(buffer: Buffer, root: Memory, shape: tuple[int, ...]) -> Memory:
+    """A view reads through the layout of what it views."""
+    target = buffer.dtype.as_numpy()
+    if root.table is None:
+        return Memory(buffer, root.array.reshape(-1).view(target)[: int(np.prod(shape))].reshape(shape))
+    if target.itemsize != root.flat.itemsize:
+        raise InternalError(f"view {buffer.name}: another element size over a layout")
+    return Memory(buffer, root.array, root.flat.view(target), root.table.reshape(shape))
+
+
+class Block:
+    """The state of one block."""
+
+    def __init__(self, runtime: Runtime, threads: tuple[int, int, int]) -> None:
+        self.runtime = runtime
+        self.threads = threads
+        self.shared: dict[Alloc, Memory] = {}
+        self.arena = np.full(0, 0xFF, np.uint8)
+        self.barriers = Barriers()
+        self.tensor_unit = TensorUnit(self.barriers)
+
+    # ------------------------------------------------------------------------------ memory
+
+    def alloc_shared(self, stmt: Alloc, shape: tuple[int, ...]) -> Memory:
+        hit = self.shared.get(stmt)
+        if hit is None:
+            hit = self.shared[stmt] = self._new(stmt, shape)
+        return hit
+
+    def _new(self, stmt: Alloc, shape: tuple[int, ...]) -> Memory:
+        buffer = stmt.buffer
+        layout = stmt.annotations.get("layout")
+        if layout is not None:
+            table = layout_table(layout, shape)
+            flat = fresh(buffer, (int(table.max()) + 1 if table.size else 0,))
+            return Memory(buffer, flat, flat, table)
+        if stmt.annotations.get("offset") is None:
+            return Memory(buffer, fresh(buffer, shape))
+        offset, count = int(stmt.annotations["offset"]), int(np.prod(shape))
+        target = buffer.dtype.as_numpy()
+        return ArenaMemory(self, buffer, offset, count, target, shape)
+
+    # ------------------------------------------------------------------------------ running
+
+    def run(self, thread: Callable[..., Any], index: tuple[int, ...]) -> None:
+        """All threads of the block to their end."""
+        nx, ny, nz = self.threads
+        waiting: dict[int, Waiter] = {}
+        for tid, (z, y, x) in enumerate(product(range(nz), range(ny), range(nx))):
+            me = Thread(self, tid)
+            count = thread.__code__.co_argcount - 1 - len(index)  # type: ignore[attr-defined]
+            waiting[tid] = Waiter(me, thread(me, *index, *(x, y, z)[:count]))
+        while waiting:
+            progress = False
+            for tid, w in list(waiting.items()):
+                if w.ready:
+                    progress = True
+                    if not w.resume():
+                        del waiting[tid]
+                        w.me.copies.finish()
+            progress |= self._serve(waiting)
+            if not progress and waiting and not self.tensor_unit.step():
+                raise InternalError(_deadlock(waiting))
+        self.tensor_unit.finish()
+
+    def _serve(self, waiting: dict[int, Waiter]) -> bool:
+        """Answers every request whose partners have arrived."""
+        served = False
+        requests: dict[tuple[Any, ...], list[Waiter]] = {}
+        for w in waiting.values():
+            if not w.ready:
+                requests.setdefault(w.group(), []).append(w)
+        for (kind, key), group in requests.items():
+            if kind == "mbar_wait":
+                for w in group:
+                    bar, parity = w.args
+                    if self.barriers.passed(bar, parity):
+                        w.answer(None)
+                        served = True
+            elif len(group) >= self._expected(kind, key, group, waiting):
+                self._answer(kind, group)
+                served = True
+        return served
+
+    def _expected(self, kind: str, key: Any, group: list[Waiter], waiting: dict[int, Waiter]) -> int:
+        """How many threads must have arrived."""
+        if kind == "named_barrier_sync":
+            return int(group[0].args[1]) - self.barriers.arrived(key)
+        if kind in ("sync_threads", "once"):
+            first, count = key
+            return sum(first <= tid < first + count for tid in waiting)
+        size = _WARP if kind.startswith("warp") else 4 * _WARP
+        return sum(tid // size == key for tid in waiting)
+
+    def _answer(self, kind: str, group: list[Waiter]) -> None:
+        if kind == "once":
+            group[0].args()
+        elif kind == "named_barrier_sync":
+            self.barriers.clear(group[0].args[0])
+        elif kind.startswith("warp"):
+            for w, result in zip(group, warp.run(group), strict=True):
+                w.answer(result)
+            return
+        for w in group:
+            w.answer(None)
+
+
+class ArenaMemory(Memory):
+    """Shared memory at a byte offset of the block's arena, which several buffers may share."""
+
+    def __init__(
+        self, block: Block, buffer: Buffer, offset: int, count: int, target: Any, shape: tuple[int, ...]
+    ) -> None:
+        end = offset + count * target.itemsize
+        if end > len(block.arena):
+            _grow(block, end)
+        flat = block.arena[offset:end].view(target)
+        super().__init__(buffer, flat.reshape(shape), flat)
+
+
+_ARENA = 256 << 10
+
+
+def _grow(block: Block, size: int) -> None:
+    if len(block.arena):
+        raise InternalError(f"shared memory of {size} bytes: more than a block has")
+    block.arena = np.full(max(_ARENA, size), 0xFF, np.uint8)  # as floats these bytes are NaN
+
+
+_tables: dict[tuple[int, tuple[int, ...]], tuple[Any, Any]] = {}
+
+
+def layout_table(layout: Any, shape: tuple[int, ...]) -> Any:
+    """Logical index -> address, as an array (cached while the layout lives)."""
+    from .evaluate import evaluate_grid
+
+    key = (id(layout), shape)
+    hit = _tables.get(key)
+    if hit is None or hit[0] is not layout:
+        hit = _tables[key] = (layout, evaluate_grid(layout.address, shape))
+    return hit[1]
+
+
+class Waiter:
+    """A thread's generator and what it waits for."""
+
+    __slots__ = ("args", "code", "kind", "me", "ready", "result")
+
+    def __init__(self, me: Thread, code: Generator[Any, Any, None]) -> None:
+        self.me = me
+        self.code = code
+        self.ready = True
+        self.result: Any = None
+        self.kind = ""
+        self.args: Any = ()
+
+    def resume(self) -> bool:
+        """Runs to the next request; False at the end."""
+        try:
+            self.kind, self.args = self.code.send(self.result)
+        except StopIteration:
+            return False
+        self.ready, self.result = False, None
+        return True
+
+    def answer(self, result: Any) -> None:
+        self.ready, self.result = True, result
+
+    def group(self) -> tuple[Any, ...]:
+        """Requests of one group are answered together."""
+        if self.kind in ("sync_threads", "once"):
+            return (self.kind, self.me.group)
+        if self.kind == "named_barrier_sync":
+            return (self.kind, self.args[0])
+        if self.kind == "mbar_wait":
+            return (self.kind, None)
+        if self.kind.startswith("wgmma"):
+            return (self.kind, self.me.tid // (4 * _WARP))
+        return (f"warp:{self.kind}", self.me.tid // _WARP)
+
+
+def _deadlock(waiting: dict[int, Waiter]) -> str:
+    kinds: dict[str, list[int]] = {}
+    for tid, w in waiting.items():
+        kinds.setdefault(w.kind, []).append(tid)
+    text = "; ".join(f"{len(t)} threads ({t[0]} …) in {kind}" for kind, t in kinds.items())
+    return f"deadlock: no thread of the block can go on: {text}"
+
+
+class Thread:
+    """`me` in a program: the thread's own memory and the operations it does alone."""
+
+    def __init__(self, block: Block, tid: int) -> None:
+        self.block = block
+        self.tid = tid
+        nx, ny, nz = block.threads
+        self.group = (0, nx * ny * nz)
+        self.copies = CopyGroups()
+
+    @contextmanager
+    def role(self, first: int, threads: int) -> Iterator[None]:
+        outer, self.group = self.group, (first, threads)
+        yield
+        self.group = outer
+
+    def alloc(self, stmt: Alloc, shape: tuple[int, ...]) -> Memory:
+        scope = stmt.buffer.scope
+        if scope in (Scope.LOCAL, Scope.VAR):
+            return Memory(stmt.buffer, fresh(stmt.buffer, shape))
+        out = self.block.alloc_shared(stmt, shape)
+        count = stmt.annotations.get("arrive_count")
+        if scope == Scope.BARRIER and count is not None:
+            self.block.barriers.declare(out, count)
+        return out
+
+    def tile(self, key: Any, values: tuple[Any, ...], env: Mapping[Buffer, Memory]) -> None:
+        """A tile op by its `reference`, its open expressions replaced by their values."""
+        stmt, exprs = key
+        known = {e: const(_python(v), e.dtype) for e, v in zip(exprs, values, strict=True)}
+        op = _closed(stmt.op, known)
+        arrays = {b: m.array for b, m in env.items()}
+        op.reference(arrays, self.block.runtime.safe)
+
+    # ------------------------------------------------------------------------------ atomics
+
+    def _atomic(self, pointer: Pointer, value: Any, f: Callable[[Any, Any], Any]) -> Any:
+        old = pointer.load()
+        pointer.store(from_rounded(f(old, value), pointer.memory))
+        return old
+
+    def atomic_add(self, call: Any, args: tuple[Any, ...]) -> Any:
+        return self._atomic(args[0], args[1], lambda a, b: a + b)
+
+    def atomic_max(self, call: Any, args: tuple[Any, ...]) -> Any:
+        return self._atomic(args[0], args[1], max)
+
+    def atomic_min(self, call: Any, args: tuple[Any, ...]) -> Any:
+        return self._atomic(args[0], args[1], min)
+
+    # ------------------------------------------------------------------------------ asynchronous
+
+    def cp_async(self, call: Any, args: tuple[Any, ...]) -> None:
+        self.copies.issue(*args)
+
+    def cp_async_commit(self, call: Any, args: tuple[Any, ...]) -> None:
+        self.copies.commit()
+
+    def cp_async_wait(self, call: Any, args: tuple[Any, ...]) -> None:
+        self.copies.wait(args[0])
+
+    def __getattr__(self, name: str) -> Any:
+        """The remaining operations belong to the block's units."""
+        for unit in (self.block.barriers, self.block.tensor_unit):
+            found = getattr(unit, name, None)
+            if found is not None:
+                return lambda call, args: found(self, *args)
+        raise AttributeError(name)
+
+
+def from_rounded(value: Any, memory: Memory) -> Any:
+    """A sum of two values of the memory's dtype, wrapped to it."""
+    if memory.dtype.is_int:
+        return numeric.narrow_ints(np.array(int(value) & (2**64 - 1), np.uint64).view(np.int64), memory.dtype)
+    return to_storage(value, memory.dtype)
+
+
+def _python(value: Any) -> Any:
+    return value.item() if hasattr(value, "item") else value
+
+
+def _closed(op: Any, known: Mapping[Any, Any]) -> Any:
+    """The op with its expressions replaced."""
+
+    def close(x: Any) -> Any:
+        return known[x] if x in known else x.map_children(close)
+
+    return op.map_children(close)

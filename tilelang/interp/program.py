@@ -1,0 +1,291 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Statements as a Python program: one generator per thread.
+
+In: the body of a function, at any stage. Out: the text of `main(rt)`, which walks the host's
+statements and, at each `Launch`, hands `rt` a generator function of the block and thread indices. A
+thread yields whenever it needs others: at a barrier, a warp operation, a wait; and at a tile op or
+`Parallel` nest, which the block executes once for all its threads.
+
+    for i in T.serial(4):             for i_1 in range(0, 4):
+        A[i] = B[i] + 1       ->          A_2.put((i_1, ), (B_3.get((i_1, )) + c_4))
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from tilelang.errors import InternalError
+from tilelang.ir import (
+    Alloc, Assert, Assume, Bind, Break, Call, Const, Continue, Evaluate, Expr, For, If, Kernel, Launch, Parallel,
+    Region, Return, Role, Seq, Stmt, Store, TileStmt, Var, While, as_expr, cast, flatten, walk,
+)  # fmt: skip
+
+from .text import ExprText
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+__all__ = ["Program", "needs_threads"]
+
+# Calls that a thread makes alone and at once; the others are handed to the scheduler.
+_IMMEDIATE = (
+    "atomic_add", "atomic_max", "atomic_min", "cp_async", "cp_async_commit", "cp_async_wait",
+    "mbar_init", "mbar_arrive", "mbar_expect_tx", "fence_mbar_init", "fence_proxy_async",
+    "prefetch_tensormap", "tma_load", "tma_store", "tma_store_commit", "tma_store_wait",
+    "setmaxnreg_inc", "setmaxnreg_dec", "wgmma_fence", "wgmma_commit", "wgmma_wait", "reg_fence",
+    "wgmma_desc", "named_barrier_arrive", "print", "trap",
+)  # fmt: skip
+
+
+def needs_threads(launch: Launch) -> bool:
+    """Does the body say what single threads do? (Else one thread stands for the block.)"""
+    own = set(launch.thread_vars)
+    for x in walk(launch.body):
+        if x in own if isinstance(x, Var) else type(x) is Role:
+            return True
+        if type(x) is Call and x.op not in _UNIFORM and x.op in _THREAD_CALLS:
+            return True
+    return False
+
+
+_UNIFORM = ("sync_threads",)
+_THREAD_CALLS = frozenset(
+    "shfl_idx shfl_xor shfl_up shfl_down warp_uniform elect_one sync_warp named_barrier_sync "
+    "named_barrier_arrive".split()
+)
+
+
+class Program(ExprText):
+    """Writes statements."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+        self.depth = 1
+        self.single = True  # the code being written is run by one thread for its block
+
+    # ------------------------------------------------------------------------------ text
+
+    def line(self, text: str) -> None:
+        self.lines.append("    " * self.depth + text)
+
+    @contextmanager
+    def block(self, head: str) -> Iterator[None]:
+        self.line(head)
+        self.depth += 1
+        before = len(self.lines)
+        yield
+        if len(self.lines) == before:
+            self.line("pass")
+        self.depth -= 1
+
+    def main(self, params: tuple[Any, ...], symbols: tuple[Var, ...], body: Callable[[], None]) -> str:
+        """The whole program; `body` writes the statements."""
+        for p in (*params, *symbols):
+            self.line(f"{self.define(p)} = rt.argument({self.constant(p, 'p')})")
+        body()
+        return "\n".join(["def main(rt):", "    me = rt.host", *self.lines, ""])
+
+    # ------------------------------------------------------------------------------ statements
+
+    def stmt(self, s: Stmt | None) -> None:
+        for x in flatten(s):
+            _STATEMENTS[type(x)](self, x)
+
+    def _bind(self, s: Bind) -> None:
+        value = self.expr(s.value)
+        self.line(f"{self.define(s.var)} = {value}")
+
+    def _alloc(self, s: Alloc) -> None:
+        key = self.constant(s, "alloc")
+        owner = "rt" if s.buffer.is_global else "me"
+        shape = self.tuple(s.buffer.shape)
+        if s.buffer.view_of is not None:
+            value = f"rt.view({key}, {self.name(s.buffer.view_of)}, {shape})"
+        elif s.buffer.data is not None:
+            value = f"rt.at_pointer({key}, {self.expr(s.buffer.data)}, {shape})"
+        else:
+            value = f"{owner}.alloc({key}, {shape})"
+        name = self.define(s.buffer)
+        self.line(f"{name} = {value}")
+        if s.annotations.get("init") is not None:
+            init = cast(as_expr(s.annotations["init"], s.buffer.dtype), s.buffer.dtype)
+            self.line(f"{name}.put({(0,) * s.buffer.ndim}, {self.expr(init)})")
+
+    def _store(self, s: Store) -> None:
+        buffer, index = self.name(s.buffer), self.tuple(s.indices)
+        value = self.expr(s.value)
+        if self.grid or any(i.dtype.lanes > 1 for i in s.indices):
+            mask = f", {self.mask}" if self.mask != "True" else ""
+            self.line(f"{buffer}.scatter({index}, {value}{mask})")
+        else:
+            self.line(f"{buffer}.put({index}, {value})")
+
+    def _evaluate(self, s: Evaluate) -> None:
+        self.line(self.expr(s.value))
+
+    def _for(self, s: For) -> None:
+        start, extent = self.expr(s.start), self.expr(s.extent)
+        low = self.fresh("start")
+        self.line(f"{low} = {start}")
+        var = self.define(s.var)
+        with self.block(f"for {var} in range({low}, {low} + {extent}):"):
+            self.stmt(s.body)
+
+    def _while(self, s: While) -> None:
+        with self.block(f"while {self.expr(s.cond)}:"):
+            self.line("rt.tick()")
+            self.stmt(s.body)
+
+    def _if(self, s: If) -> None:
+        if self.grid:
+            self._grid_if(s)
+            return
+        with self.block(f"if {self.expr(s.cond)}:"):
+            self.stmt(s.then)
+        if s.orelse is not None:
+            with self.block("else:"):
+                self.stmt(s.orelse)
+
+    def _grid_if(self, s: If) -> None:
+        cond, outer = self.fresh("cond"), self.mask
+        self.line(f"{cond} = {self.expr(s.cond)}")
+        for branch, text in ((s.then, cond), (s.orelse, f"({cond} ^ True)")):
+            if branch is not None:
+                self.mask = self.fresh("mask")
+                self.line(f"{self.mask} = {text}" + ("" if outer == "True" else f" & {outer}"))
+                self.stmt(branch)
+        self.mask = outer
+
+    def _assert(self, s: Assert) -> None:
+        with self.block(f"if not ({self.expr(s.cond)}):"):
+            self.line(f"raise AssertionError({s.message!r})")
+
+    def _launch(self, s: Launch) -> None:
+        self.single = not needs_threads(s)
+        threads = (1, 1, 1) if self.single else s.threads
+        key = self.constant(dict(s.annotations), "annotations")
+        self.thread_function(s.block_vars, s.thread_vars, s.body)
+        self.line(f"rt.launch(thread, {self.tuple(s.grid)}, {threads!r}, {key})")
+        self.single = True
+
+    def kernel(self, k: Kernel) -> None:
+        """One launch of DEVICE stage; its arguments are in scope."""
+        self.single = False
+        self.thread_function(k.block_vars, k.thread_vars, k.body)
+        self.line(f"rt.launch(thread, {self.tuple(k.grid)}, {k.block!r}, {{}})")
+        self.single = True
+
+    def thread_function(self, blocks: tuple[Var, ...], threads: tuple[Var, ...], body: Stmt) -> None:
+        names = ", ".join(self.define(v) for v in (*blocks, *threads))
+        with self.block(f"def thread(me, {names}):"):
+            self.stmt(body)
+            self.line("return")
+            self.line("yield")
+
+    def _role(self, s: Role) -> None:
+        """Only some of the threads go in; what the block does at once is then done by these."""
+        first, last = s.first, s.first + s.threads
+        with (
+            self.block(f"if {first} <= me.tid < {last}:"),
+            self.block(f"with me.role({first}, {s.threads}):"),
+        ):
+            self.stmt(s.body)
+
+    # ------------------------------------------------------------------------------ tile stage
+
+    def _tile(self, s: TileStmt) -> None:
+        open_exprs = [e for e in _operands(s.op) if type(e) is not Const]
+        buffers = [x.buffer for x in walk(s.op) if type(x) is Region]
+        env = "{" + ", ".join(f"{self.constant(b, 'b')}: {self.name(b)}" for b in buffers) + "}"
+        key = self.constant((s, tuple(open_exprs)), "op")
+        self._once(f"me.tile({key}, {self.tuple(open_exprs)}, {env})")
+
+    def _once(self, call: str) -> None:
+        """A thing that the block does once."""
+        if self.single:
+            self.line(call)
+        else:
+            self.line(f"yield 'once', (lambda: {call})")
+
+    def _parallel(self, s: Parallel) -> None:
+        from .grid import is_simple
+
+        if not self.single:
+            name = self.fresh("nest")
+            self.single = True
+            with self.block(f"def {name}():"):
+                self._nest(s, is_simple(s))
+            self.single = False
+            self.line(f"yield 'once', {name}")
+        else:
+            self._nest(s, is_simple(s))
+
+    def _nest(self, s: Parallel, simple: bool) -> None:
+        extents = [self.expr(e) for e in s.extents]
+        if simple:
+            sizes = self.fresh("sizes")
+            self.line(f"{sizes} = ({''.join(f'{e}, ' for e in extents)})")
+            for d, v in enumerate(s.vars):
+                self.line(f"{self.define(v)} = rt.axis({sizes}, {d})")
+            with self.block(f"if all(n > 0 for n in {sizes}):"):
+                self.grid = True
+                self.stmt(s.body)
+                self.grid = False
+            return
+        depth = self.depth
+        for v, e in zip(s.vars, extents, strict=True):
+            self.line(f"for {self.define(v)} in range({e}):")
+            self.depth += 1
+        self.stmt(s.body)
+        self.line("pass")
+        self.depth = depth
+
+    # ------------------------------------------------------------------------------ calls
+
+    def effect_call(self, e: Call, row: Any) -> str:
+        args = "".join(f"{self.pointer(a)}, " for a in e.args)
+        if e.op == "call_extern":
+            raise InternalError("the interpreter cannot run functions of the user's own source")
+        if e.op == "sync_threads" and self.single:
+            return "pass"
+        if e.op in _IMMEDIATE:
+            key = self.constant(e, "call") if e.op in _NEEDS_CALL else "None"
+            return f"me.{e.op}({key}, ({args}))"
+        return f"(yield {e.op!r}, ({args}))"
+
+
+_NEEDS_CALL = ("atomic_add", "atomic_max", "atomic_min")
+
+
+def _operands(op: Any) -> list[Expr]:
+    """The expressions of a tile op, those of its regions included, in a fixed order."""
+    out: list[Expr] = []
+    for child in op.children:
+        if isinstance(child, Expr):
+            out.append(child)
+        else:
+            out += [*child.offsets, *child.extents]
+    return out
+
+
+_STATEMENTS: dict[type, Any] = {
+    Seq: lambda w, s: w.stmt(s),
+    Bind: Program._bind,
+    Alloc: Program._alloc,
+    Store: Program._store,
+    Evaluate: Program._evaluate,
+    For: Program._for,
+    While: Program._while,
+    If: Program._if,
+    Break: lambda w, s: w.line("break"),
+    Continue: lambda w, s: w.line("continue"),
+    Return: lambda w, s: w.line("return"),
+    Assert: Program._assert,
+    Assume: lambda w, s: None,
+    Launch: Program._launch,
+    Role: Program._role,
+    TileStmt: Program._tile,
+    Parallel: Program._parallel,
+}
