@@ -96,6 +96,13 @@ def cache_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(autouse=True)
+def sim_dir(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The simulator's own library takes seconds to build and holds no kernels: kept between runs."""
+    if request.config.cache is not None:
+        monkeypatch.setenv("TILELANG_SIM_DIR", str(request.config.cache.mkdir("tilelang-sim")))
+
+
+@pytest.fixture(autouse=True)
 def verify_ir(monkeypatch: pytest.MonkeyPatch) -> None:
     """Check the IR after every pass: too slow for users, the point of tests."""
     monkeypatch.setenv("TILELANG_VERIFY", "1")

@@ -564,6 +564,9 @@ class Env:
     TILELANG_CLEANUP_TEMP_FILES = _Variable(
         _env_switch, True, "Remove the compilers' files after use."
     )
+    TILELANG_SIM_DIR = _Variable(
+        _maybe_path, None, "Where the simulator's library is kept; in the cache directory if unset."
+    )
     # running
     TILELANG_CPU_THREADS = _Variable(
         _maybe_count, None, "Threads that run the blocks of a CPU kernel; all cores if unset."

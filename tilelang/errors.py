@@ -47,6 +47,7 @@ __all__ = [
     "ResourceError",
     "ScopeError",
     "ShapeError",
+    "SimulatorError",
     "Span",
     "TargetError",
     "TileError",
@@ -363,6 +364,14 @@ class BoundsError(TileError, IndexError):
     """An index that is provably outside its buffer."""
 
     family = "TL12"
+
+
+class SimulatorError(TileError, RuntimeError):
+    """The simulated GPU found something wrong with a running kernel: a race, a deadlock, an access
+    out of bounds.  `kind` names the check that failed."""
+
+    family = "TL13"
+    kind: str = ""
 
 
 class InternalError(TileError, RuntimeError):

@@ -105,8 +105,13 @@ template <int bytes> struct raw;
 template <> struct raw<1> { u8 x; };
 template <> struct raw<2> { u16 x; };
 template <> struct raw<4> { u32 x; };
+#ifdef __CUDACC__
 template <> struct alignas(8) raw<8> { u32 x, y; };
 template <> struct alignas(16) raw<16> { u32 x, y, z, w; };
+#else  // one access for the simulator to see
+template <> struct raw<8> { u64 x; };
+template <> struct raw<16> { unsigned __int128 x; };
+#endif
 
 template <class T, int N> TL_DEV vec<T, N> load_vec(const T* p) {
   constexpr int word = vector_alignment(sizeof(T) * N), count = sizeof(T) * N / word;
@@ -241,6 +246,20 @@ template <class T> TL_DEV T max(T a, T b) {
 }
 TL_LANES_2(floordiv) TL_LANES_2(floormod) TL_LANES_2(min) TL_LANES_2(max)
 
+// Across the lanes of a short vector.
+template <class T, int N> TL_DEV T reduce_lanes_add(const vec<T, N>& x) {
+  T r = x.v[0];
+#pragma unroll
+  for (int i = 1; i < N; ++i) r = (T)(r + x.v[i]);
+  return r;
+}
+template <class T, int N> TL_DEV T reduce_lanes_max(const vec<T, N>& x) {
+  T r = x.v[0];
+#pragma unroll
+  for (int i = 1; i < N; ++i) r = max(r, x.v[i]);
+  return r;
+}
+
 template <class T> TL_DEV int popcount(T x) {
   if constexpr (sizeof(T) == 8) return __popcll((long long)x);
   else return __popc((int)(x & (T)(sizeof(T) == 1 ? 0xff : sizeof(T) == 2 ? 0xffff : -1)));
@@ -251,6 +270,8 @@ template <class T> TL_DEV int clz(T x) {
 }
 
 // ---- threads --------------------------------------------------------------------------------
+
+#ifdef __CUDACC__  // the simulator has its own
 
 TL_DEV void sync_threads() { __syncthreads(); }
 TL_DEV void sync_warp(u32 mask = 0xffffffffu) { __syncwarp(mask); }
@@ -268,5 +289,7 @@ TL_DEV void trap() { __trap(); }
 
 // An address in the shared window (PTX ISA, cvta).
 TL_DEV u32 shared_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
+
+#endif
 
 }  // namespace tl

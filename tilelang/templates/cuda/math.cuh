@@ -74,6 +74,7 @@ TL_LANES_1(abs)
   }                                                                                           \
   TL_LANES_1(name)
 
+#ifdef __CUDACC__
 TL_DEV float ex2_approx(float x) {
   float r;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
@@ -89,6 +90,11 @@ TL_DEV float rcp_approx(float x) {
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
   return r;
 }
+#else  // the simulator: the accurate functions
+TL_DEV float ex2_approx(float x) { return exp2f(x); }
+TL_DEV float lg2_approx(float x) { return log2f(x); }
+TL_DEV float rcp_approx(float x) { return 1.0f / x; }
+#endif
 TL_FAST(fast_exp, ex2_approx(x * 1.4426950408889634f))    // log2(e)
 TL_FAST(fast_exp2, ex2_approx(x))
 TL_FAST(fast_exp10, ex2_approx(x * 3.3219280948873623f))  // log2(10)
@@ -132,6 +138,7 @@ TL_LANES_2(max_nan) TL_LANES_2(min_nan)
 // a * b + c rounded once. fma.rn.f16 and fma.rn.bf16: PTX ISA, half precision fma (sm_53, sm_80).
 TL_DEV float fma(float a, float b, float c) { return fmaf(a, b, c); }
 TL_DEV double fma(double a, double b, double c) { return ::fma(a, b, c); }
+#ifdef __CUDACC__
 TL_DEV half_t fma(half_t a, half_t b, half_t c) {
   half_t r;
   asm("fma.rn.f16 %0, %1, %2, %3;" : "=h"(r.bits) : "h"(a.bits), "h"(b.bits), "h"(c.bits));
@@ -147,26 +154,18 @@ TL_DEV bfloat16_t fma(bfloat16_t a, bfloat16_t b, bfloat16_t c) {
   return bfloat16_t((float)((double)((float)a * (float)b) + (double)(float)c));
 #endif
 }
+#else
+// The product of two half_t or bfloat16_t is exact in double, and so is nearly every sum.
+TL_DEV half_t fma(half_t a, half_t b, half_t c) { return half_t((float)((double)(float)a * (double)(float)b + (double)(float)c)); }
+TL_DEV bfloat16_t fma(bfloat16_t a, bfloat16_t b, bfloat16_t c) {
+  return bfloat16_t((float)((double)(float)a * (double)(float)b + (double)(float)c));
+}
+#endif
 template <class T> TL_DEV T fma(T a, T b, T c) { return (T)(a * b + c); }
 template <class T, int N> TL_DEV vec<T, N> fma(const vec<T, N>& a, const vec<T, N>& b, const vec<T, N>& c) {
   vec<T, N> r;
 #pragma unroll
   for (int i = 0; i < N; ++i) r.v[i] = fma(a.v[i], b.v[i], c.v[i]);
-  return r;
-}
-
-// ---- across the lanes of a short vector ---------------------------------------------------------
-
-template <class T, int N> TL_DEV T reduce_lanes_add(const vec<T, N>& x) {
-  T r = x.v[0];
-#pragma unroll
-  for (int i = 1; i < N; ++i) r = (T)(r + x.v[i]);
-  return r;
-}
-template <class T, int N> TL_DEV T reduce_lanes_max(const vec<T, N>& x) {
-  T r = x.v[0];
-#pragma unroll
-  for (int i = 1; i < N; ++i) r = max(r, x.v[i]);
   return r;
 }
 

@@ -18,14 +18,19 @@ using u64 = unsigned long long;
 struct half_t {
   u16 bits;
   half_t() = default;
+  template <class T> TL_DEV explicit half_t(T x) : half_t((float)x) {}
+#ifdef __CUDACC__
   // cvt.rn.f16.f32: PTX ISA, cvt.
   TL_DEV explicit half_t(float x) { asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x)); }
-  template <class T> TL_DEV explicit half_t(T x) : half_t((float)x) {}
   TL_DEV explicit operator float() const {
     float x;
     asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits));
     return x;
   }
+#else  // the simulator
+  TL_DEV explicit half_t(float x) : bits(tlsim_f32_to_f16(x)) {}
+  TL_DEV explicit operator float() const { return tlsim_f16_to_f32(bits); }
+#endif
 };
 
 struct bfloat16_t {
@@ -45,12 +50,17 @@ struct bfloat16_t {
 
 // add, sub, mul and fma of .f16 need sm_53, fma.rn.bf16 sm_80: PTX ISA, half precision
 // floating-point instructions. The .rn keeps ptxas from contracting a multiply and an add.
+#ifdef __CUDACC__
 #define TL_F16_OP(op, name)                                                                  \
   TL_DEV half_t operator op(half_t a, half_t b) {                                            \
     half_t r;                                                                                \
     asm(name ".rn.f16 %0, %1, %2;" : "=h"(r.bits) : "h"(a.bits), "h"(b.bits));               \
     return r;                                                                                \
   }
+#else
+#define TL_F16_OP(op, name) \
+  TL_DEV half_t operator op(half_t a, half_t b) { return half_t((float)a op (float)b); }
+#endif
 TL_F16_OP(+, "add")
 TL_F16_OP(-, "sub")
 TL_F16_OP(*, "mul")

@@ -1,0 +1,12 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The simulated GPU: generated CUDA text, compiled by the host's C++ compiler and run with a fiber
+per CUDA thread, every access checked.
+
+`build` compiles a text, `SimModule.launch` runs a kernel of it and returns a `SimReport`,
+`run_program` runs a whole `ir.HostProgram` on numpy or torch CPU tensors.
+"""
+
+from .build import SimModule, build
+from .report import SimReport
+
+__all__ = ["SimModule", "SimReport", "build"]

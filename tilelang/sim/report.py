@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a simulated launch counted, as text and JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+__all__ = ["SimReport", "SiteReport"]
+
+
+@dataclass(frozen=True)
+class SiteReport:
+    """Traffic of one access in the kernel.
+
+    memory: "shared" or "global". requests: instructions of a warp. bytes: what the lanes asked for.
+    units: shared-memory wavefronts or 32-byte sectors; ideal: the least number for these bytes.
+    """
+
+    place: str
+    memory: str
+    writes: bool
+    requests: int
+    bytes: int
+    units: int
+    ideal: int
+
+    @property
+    def efficiency(self) -> float:
+        """1 where there are no bank conflicts, or full coalescing."""
+        return self.ideal / self.units if self.units else 1.0
+
+
+@dataclass(frozen=True)
+class SimReport:
+    """One launch."""
+
+    kernel: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    shared_bytes: int
+    seconds: float
+    counters: Mapping[str, int]
+    sites: tuple[SiteReport, ...] = field(default=())
+
+    def as_dict(self) -> dict[str, object]:
+        return {
+            "kernel": self.kernel, "grid": list(self.grid), "block": list(self.block),
+            "shared_bytes": self.shared_bytes, "seconds": self.seconds, "counters": dict(self.counters),
+            "sites": [{**vars(s), "efficiency": s.efficiency} for s in self.sites],
+        }
+
+    def to_json(self) -> str:
+        return json.dumps(self.as_dict(), indent=2)
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.kernel}: grid {self.grid}, block {self.block}, {self.shared_bytes} bytes of dynamic shared "
+            f"memory, simulated in {self.seconds:.3f} s"
+        ]
+        lines += [f"  {name:16} {value}" for name, value in self.counters.items() if value]
+        for s in self.sites:
+            unit = "wavefronts" if s.memory == "shared" else "sectors"
+            lines.append(
+                f"  {s.place}: {s.memory} {'write' if s.writes else 'read'}, {s.requests} requests, {s.units} {unit}, "
+                f"ideal {s.ideal} ({100 * s.efficiency:.0f} %)"
+            )
+        return "\n".join(lines)

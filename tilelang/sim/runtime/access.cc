@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every load and store of a kernel comes through here.
+//
+// Kernels are compiled with -fsanitize=thread, which calls __tsan_read4(p) before a load of 4 bytes,
+// and so on. The functions of that interface are ours; the sanitizer's own library is not linked.
+#include <string.h>
+
+#include "block.h"
+#include "launch.h"
+#include "text.h"
+
+namespace sim {
+
+namespace {
+
+constexpr size_t kNearby = 64 << 10;  // how far outside the arena an access still counts as one of shared memory
+
+std::string range_place(const GlobalRange& range, uintptr_t address) {
+  return format("%s+%lld", range.name.c_str(), static_cast<long long>(address - range.begin));
+}
+
+}  // namespace
+
+void Block::check_shared(Fiber& fiber, size_t offset, size_t bytes, bool writes, const Actor& actor) {
+  if (offset + bytes > shared_bytes || offset > shared_bytes)
+    fail(fiber, "out_of_bounds",
+         format("%s %s %zu bytes at shared+%lld, outside the %zu bytes of shared memory%s",
+                name_of(actor.agent).c_str(), writes ? "writes" : "reads", bytes, static_cast<long long>(offset),
+                launch.shared_bytes, site_text(actor.site).c_str()));
+  const Conflict found = shadow.shared(offset, bytes, writes, actor);
+  if (found.fault != Fault::kNone)
+    conflict(fiber, actor, found, writes, format("shared+%zu", offset + found.byte));
+}
+
+void Block::check_global(Fiber& fiber, uintptr_t address, size_t bytes, bool writes, const Actor& actor) {
+  const GlobalRange* nearest = nullptr;
+  uintptr_t distance = ~uintptr_t{0};
+  for (const GlobalRange& range : launch.ranges) {
+    if (address - range.begin < range.bytes && address + bytes <= range.begin + range.bytes) {
+      if (!range.writable) {
+        if (writes)
+          fail(fiber, "read_only",
+               format("%s writes %s, an argument that the kernel must not change%s", name_of(actor.agent).c_str(),
+                      range_place(range, address).c_str(), site_text(actor.site).c_str()));
+        return;  // nobody writes it: nothing to race with
+      }
+      const Conflict found = shadow.global(address, bytes, writes, actor);
+      if (found.fault != Fault::kNone)
+        conflict(fiber, actor, found, writes, range_place(range, address + found.byte));
+      return;
+    }
+    const uintptr_t away = address < range.begin ? range.begin - address : address - range.begin - range.bytes;
+    if (away < distance) distance = away, nearest = &range;
+  }
+  if (!writes && address - launch.code_begin < launch.code_end - launch.code_begin) return;  // a constant table
+  std::string where = format("address 0x%llx", static_cast<unsigned long long>(address));
+  if (nearest && distance < (64 << 20))
+    where = range_place(*nearest, address) + format(", outside the %zu bytes of %s", nearest->bytes, nearest->name.c_str());
+  fail(fiber, "out_of_bounds",
+       format("%s %s %zu bytes at %s%s", name_of(actor.agent).c_str(), writes ? "writes" : "reads", bytes,
+              where.c_str(), site_text(actor.site).c_str()));
+}
+
+void Block::access(Fiber& fiber, const void* p, size_t bytes, bool writes, const Actor& actor) {
+  const size_t offset = shared_offset(p);
+  if (offset < shared_bytes || offset + kNearby < kNearby || offset < shared_bytes + kNearby)
+    check_shared(fiber, offset, bytes, writes, actor);
+  else
+    check_global(fiber, reinterpret_cast<uintptr_t>(p), bytes, writes, actor);
+}
+
+// A register that an unfinished wgmma still needs is touched.
+static void check_registers(Fiber& fiber, uintptr_t address, size_t bytes, bool writes, Site site) {
+  for (const StackRange& range : fiber.in_flight) {
+    if (address + bytes <= range.begin || address >= range.end || (!writes && !range.written)) continue;
+    fiber.block->fail(fiber, "missing_wait",
+                      format("thread %u %s a register%s that the unfinished wgmma%s %s: wgmma_wait must come first",
+                             fiber.id, writes ? "changes" : "reads", site_text(site).c_str(),
+                             site_text(range.site).c_str(), range.written ? "writes" : "reads"));
+  }
+}
+
+static inline void on_access(const void* p, size_t bytes, bool writes, const void* code, size_t alignment = 1) {
+  Fiber* fiber = current;
+  if (!fiber) return;
+  Block& block = *fiber->block;
+  const uintptr_t address = reinterpret_cast<uintptr_t>(p);
+  if (!block.check) return;
+  const Site site = static_cast<Site>(reinterpret_cast<uintptr_t>(code) - block.launch.code_begin) & ~kLineSite;
+  if (address - fiber->stack < Stacks::kSize) {
+    if (__builtin_expect(!fiber->in_flight.empty(), 0)) check_registers(*fiber, address, bytes, writes, site);
+    return;
+  }
+  ++block.counters.accesses;
+  if (__builtin_expect((address & (alignment - 1)) != 0, 0))
+    block.fail(*fiber, "misaligned",
+               format("thread %u %s %zu bytes at an address that is not a multiple of %zu%s", fiber->id,
+                      writes ? "writes" : "reads", bytes, alignment, site_text(site).c_str()));
+  block.access(*fiber, p, bytes, writes, block.actor_of(*fiber, site));
+}
+
+// A volatile access is how kernels wait for each other: it does not race, and others must run.
+static void on_volatile(const void* p, size_t bytes, bool writes, const void* code) {
+  Fiber* fiber = current;
+  if (!fiber) return;
+  Block& block = *fiber->block;
+  const uintptr_t address = reinterpret_cast<uintptr_t>(p);
+  if (address - fiber->stack < Stacks::kSize) return;
+  if (block.check) {
+    Actor actor = block.actor_of(*fiber, static_cast<Site>(reinterpret_cast<uintptr_t>(code) - block.launch.code_begin));
+    actor.atomic = true;
+    block.access(*fiber, p, bytes, writes, actor);
+  }
+  if (!writes) block.poll(*fiber);
+}
+
+void Block::poll(Fiber& fiber) {
+  if (++polls % kPollsPerLook == 0 && out_of_time(launch))
+    fail(fiber, "timeout", format("thread %u still polls memory after %.1f s", fiber.id, launch.time_limit));
+  scheduler.yield();
+}
+
+}  // namespace sim
+
+#define CODE __builtin_return_address(0)
+#define TLSIM_ACCESS(n)                                                                    \
+  void __tsan_read##n(void* p) { sim::on_access(p, n, false, CODE, n); }                   \
+  void __tsan_write##n(void* p) { sim::on_access(p, n, true, CODE, n); }                   \
+  void __tsan_unaligned_read##n(void* p) { sim::on_access(p, n, false, CODE); }            \
+  void __tsan_unaligned_write##n(void* p) { sim::on_access(p, n, true, CODE); }            \
+  void __tsan_volatile_read##n(void* p) { sim::on_volatile(p, n, false, CODE); }           \
+  void __tsan_volatile_write##n(void* p) { sim::on_volatile(p, n, true, CODE); }           \
+  void __tsan_unaligned_volatile_read##n(void* p) { sim::on_volatile(p, n, false, CODE); } \
+  void __tsan_unaligned_volatile_write##n(void* p) { sim::on_volatile(p, n, true, CODE); }
+
+extern "C" {
+TLSIM_ACCESS(1)
+TLSIM_ACCESS(2)
+TLSIM_ACCESS(4)
+TLSIM_ACCESS(8)
+TLSIM_ACCESS(16)
+
+void __tsan_read_range(void* p, size_t n) { sim::on_access(p, n, false, CODE); }
+void __tsan_write_range(void* p, size_t n) { sim::on_access(p, n, true, CODE); }
+
+void* __tsan_memcpy(void* dst, const void* src, size_t n) {
+  sim::on_access(src, n, false, CODE);
+  sim::on_access(dst, n, true, CODE);
+  return memcpy(dst, src, n);
+}
+void* __tsan_memmove(void* dst, const void* src, size_t n) {
+  sim::on_access(src, n, false, CODE);
+  sim::on_access(dst, n, true, CODE);
+  return memmove(dst, src, n);
+}
+void* __tsan_memset(void* dst, int value, size_t n) {
+  sim::on_access(dst, n, true, CODE);
+  return memset(dst, value, n);
+}
+
+void __tsan_init() {}
+void __tsan_func_entry(void*) {}
+void __tsan_func_exit() {}
+void __tsan_vptr_update(void*, void*) {}
+void __tsan_vptr_read(void*) {}
+}

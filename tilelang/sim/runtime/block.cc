@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+// Running one block: its fibers, its end, and what is said when something is wrong.
+#include "block.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "launch.h"
+#include "text.h"
+
+namespace sim {
+
+thread_local Fiber* current __attribute__((tls_model("initial-exec"))) = nullptr;
+
+// ---- scheduler
+
+void Scheduler::ready(Fiber* fiber) {
+  fiber->next_ready = nullptr;
+  (head_ ? tail_->next_ready : head_) = fiber;
+  tail_ = fiber;
+}
+
+Fiber* Scheduler::pop() {
+  Fiber* fiber = head_;
+  if (fiber) head_ = fiber->next_ready;
+  return fiber;
+}
+
+void Scheduler::run() {
+  if (Fiber* fiber = pop()) {
+    current = fiber;
+    switch_context(main_, fiber->context);
+  }
+  current = nullptr;
+}
+
+void Scheduler::suspend() {
+  Fiber* self = current;
+  Fiber* next = pop();
+  if (next == self) return;
+  current = next;
+  switch_context(self->context, next ? next->context : main_);
+}
+
+void Scheduler::yield() {
+  ready(current);
+  suspend();
+}
+
+void Scheduler::abandon() {
+  head_ = nullptr;
+  switch_context(current->context, main_);
+}
+
+// ---- block
+
+// Bytes around the arena that belong to nothing else, so that a stray access is seen as one of
+// shared memory.
+constexpr size_t kMargin = 64 << 10;
+constexpr size_t kAlignment = 1024;  // of dynamic shared memory: what a 128-byte swizzle needs
+
+Block::Block(Launch& launch, Scheduler& scheduler) : launch(launch), scheduler(scheduler) {
+  const unsigned count = launch.block.x * launch.block.y * launch.block.z;
+  check = launch.check;
+  threads.resize(count);
+  stacks.reserve(count);
+  warps.resize((count + 31) / 32);
+  warpgroups.resize((count + 127) / 128);
+  shared_bytes = launch.shared_bytes + kStaticShared;
+  shared_memory.reset(new unsigned char[shared_bytes + 2 * kMargin + kAlignment]);
+  const uintptr_t begin = reinterpret_cast<uintptr_t>(shared_memory.get()) + kMargin;
+  shared_base = (begin + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+void Block::prepare_threads() {
+  const TlsimDim3 shape = launch.block;
+  for (unsigned i = 0; i < thread_count(); ++i) {
+    Fiber& f = threads[i];
+    f.block = this;
+    f.index = {i % shape.x, i / shape.x % shape.y, i / shape.x / shape.y};
+    f.id = i;
+    f.lane = i % 32;
+    f.warp = i / 32;
+    f.done = false;
+    f.tick = 1;
+    f.view = View{};
+    f.waits_for = nullptr;
+    f.copy_agent = 0;
+    f.copy_tick = 1;
+    f.open_copies.clear();
+    f.copy_groups.clear();
+    f.in_flight.clear();
+    f.wgmmas = 0;
+    f.needs_wgmma_fence = true;
+    unsigned char* base = stacks.base(i);
+    f.stack = reinterpret_cast<uintptr_t>(base);
+    // Stacks start at different cache sets: neighbours run the same code at the same depth.
+    prepare(f.context, base, Stacks::kSize - (i % 61) * 192, thread_main);
+    scheduler.ready(&f);
+  }
+}
+
+bool Block::run(TlsimDim3 block_index) {
+  index = block_index;
+  error.clear();
+  failed = false;
+  alive = thread_count();
+  units.clear();
+  static_shared.clear();
+  static_used = launch.shared_bytes;
+  for (size_t w = 0; w < warps.size(); ++w) {
+    const unsigned lanes = std::min(32u, thread_count() - static_cast<unsigned>(w) * 32);
+    warps[w].alive = lanes == 32 ? ~0u : (1u << lanes) - 1;
+    warps[w].open.clear();
+  }
+  for (Barrier& barrier : barriers) barrier = Barrier{};
+  mbarriers.clear();
+  tma_queue.clear();
+  stores.clear();
+  for (Warpgroup& group : warpgroups) group = Warpgroup{};
+  joiner.clear();
+  // All bits set is a NaN in every floating-point type: data that nobody wrote shows in the result.
+  memset(reinterpret_cast<void*>(shared_base), 0xFF, shared_bytes);
+  if (check) shadow.reset(shared_bytes);
+  counters.threads += thread_count();
+  prepare_threads();
+  scheduler.run();
+  if (!failed && alive) describe_deadlock();
+  if (!failed) finish_units();
+  for (Fiber& f : threads) f.view = View{};
+  return !failed;
+}
+
+void Block::thread_main() {
+  Fiber& self = *current;
+  Block& block = *self.block;
+  block.launch.entry(block.launch.args);
+  self.done = true;
+  --block.alive;
+  block.warps[self.warp].alive &= ~(1u << self.lane);
+  block.warp_exit(self);
+  block.barrier_exit(self);
+  block.scheduler.suspend();
+  __builtin_unreachable();
+}
+
+void Block::wait(Fiber& fiber, const char* what, uint64_t detail, int line) {
+  fiber.waits_for = what;
+  fiber.wait_detail = detail;
+  fiber.wait_site = at_line(line);
+  scheduler.suspend();
+  fiber.waits_for = nullptr;
+}
+
+void Block::wake(std::vector<Fiber*>& waiting) {
+  for (Fiber* fiber : waiting) scheduler.ready(fiber);
+  waiting.clear();
+}
+
+void Block::release(Fiber& fiber, ViewSum& into) {
+  if (!check) return;
+  into.add(fiber.view);
+  into.seen.add(static_cast<Agent>(fiber.id), fiber.tick++);
+}
+
+// ---- agents and reports
+
+Agent Block::new_agent(const char* what, unsigned owner) {
+  units.push_back({what, owner});
+  return static_cast<Agent>(thread_count() + units.size() - 1);
+}
+
+std::string Block::name_of(Agent agent) const {
+  if (agent < thread_count()) return format("thread %u", agent);
+  const AgentInfo& unit = units[agent - thread_count()];
+  return format("%s %u", unit.what, unit.owner);
+}
+
+void Block::report(const char* kind, const std::string& text) {
+  failed = true;
+  error_kind = kind;
+  error = text + format(" [block (%u, %u, %u)]", index.x, index.y, index.z);
+}
+
+void Block::fail(const Fiber&, const char* kind, const std::string& text) {
+  report(kind, text);
+  scheduler.abandon();
+  __builtin_unreachable();
+}
+
+void Block::conflict(const Fiber& fiber, const Actor& actor, const Conflict& found, bool writes,
+                     const std::string& place) {
+  const std::string who = name_of(actor.agent), other = name_of(found.other);
+  const std::string here = site_text(actor.site), there = site_text(found.site);
+  switch (found.fault) {
+    case Fault::kUninitialised:
+      fail(fiber, "uninitialised",
+           format("%s reads %s%s, which nothing has written", who.c_str(), place.c_str(), here.c_str()));
+    case Fault::kNoProxyFence:
+      fail(fiber, "missing_fence",
+           format("%s reads %s%s through the async proxy; %s wrote it%s through the generic proxy and no "
+                  "fence_proxy_async came between",
+                  who.c_str(), place.c_str(), here.c_str(), other.c_str(), there.c_str()));
+    default:
+      break;
+  }
+  const bool after_read = found.fault == Fault::kWriteAfterRead;
+  fail(fiber, "race",
+       format("data race on %s: %s %s it%s, and %s %s it%s, with nothing that orders the two", place.c_str(),
+              who.c_str(), writes ? "writes" : "reads", here.c_str(), other.c_str(),
+              after_read ? "read" : "wrote", there.c_str()));
+}
+
+// Names runs of threads that wait for the same thing.
+void Block::describe_deadlock() {
+  struct Group {
+    std::string what;
+    unsigned first, last;
+  };
+  std::vector<Group> groups;
+  for (const Fiber& fiber : threads) {
+    if (fiber.done || !fiber.waits_for) continue;
+    std::string what = fiber.waits_for;
+    if (fiber.wait_detail != kNoDetail) what += format(" %" PRIu64, fiber.wait_detail);
+    what += site_text(fiber.wait_site);
+    if (!groups.empty() && groups.back().what == what)
+      groups.back().last = fiber.id;
+    else
+      groups.push_back({what, fiber.id, fiber.id});
+  }
+  std::string text = "deadlock: no thread can go on";
+  for (size_t i = 0; i < groups.size() && i < kMostGroups; ++i) {
+    const Group& g = groups[i];
+    text += g.first == g.last ? format("\n  thread %u waits at ", g.first)
+                              : format("\n  threads %u to %u wait at ", g.first, g.last);
+    text += g.what;
+  }
+  if (groups.size() > kMostGroups) text += format("\n  and %zu more groups", groups.size() - kMostGroups);
+  report("deadlock", text);
+}
+
+void* Block::place_static(const char* name, size_t bytes, size_t alignment) {
+  auto [entry, added] = static_shared.try_emplace(name, 0);
+  if (added) {
+    entry->second = (static_used + alignment - 1) / alignment * alignment;
+    static_used = entry->second + bytes;
+    if (static_used > shared_bytes) fail(*current, "shared_memory", "static shared arrays exceed 48 KiB");
+  }
+  return reinterpret_cast<void*>(shared_base + entry->second);
+}
+
+void Block::finish_units() { tma_finish(); }
+
+}  // namespace sim
+
+// ---- what a kernel asks about itself
+
+extern "C" {
+TlsimDim3 tlsim_thread_idx() { return sim::current->index; }
+TlsimDim3 tlsim_block_idx() { return sim::current->block->index; }
+TlsimDim3 tlsim_block_dim() { return sim::current->block->launch.block; }
+TlsimDim3 tlsim_grid_dim() { return sim::current->block->launch.grid; }
+unsigned char* tlsim_shared() { return reinterpret_cast<unsigned char*>(sim::current->block->shared_base); }
+
+void* tlsim_static_shared(const char* name, size_t bytes, size_t alignment) {
+  return sim::current->block->place_static(name, bytes, alignment);
+}
+
+void tlsim_trap(int line) {
+  sim::Fiber& self = *sim::current;
+  self.block->fail(self, "trap", sim::format("thread %u trapped", self.id) + sim::site_text(sim::at_line(line)));
+}
+
+void tlsim_assert(const char* message, int line) {
+  sim::Fiber& self = *sim::current;
+  self.block->fail(self, "assert", sim::format("thread %u: assertion failed: %s", self.id, message) +
+                                       sim::site_text(sim::at_line(line)));
+}
+
+void tlsim_print(const char* format, ...) {
+  va_list args;
+  va_start(args, format);
+  vprintf(format, args);
+  va_end(args);
+  fflush(stdout);
+}
+}

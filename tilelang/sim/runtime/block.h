@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+// The state of one simulated thread block, and of the threads in it.
+//
+// A CUDA thread is a fiber. It runs until it has to wait, then the next ready one goes on; whoever
+// completes what it waits for makes it ready again. Nothing here is global but the current fiber of
+// each host thread, so that blocks run on several host threads, and several blocks can share one.
+#pragma once
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "../include/tlsim/api.h"
+#include "clock.h"
+#include "fiber.h"
+#include "report.h"
+#include "shadow.h"
+
+namespace sim {
+
+struct Block;
+struct Launch;
+
+struct CopyAsync {  // one cp.async that has not been waited for
+  unsigned char* dst;
+  const unsigned char* src;
+  int bytes;
+  bool pred;
+};
+
+struct StackRange {  // registers of a thread that an unfinished wgmma still uses
+  uintptr_t begin, end;
+  Site site;
+  bool written;  // an accumulator: even reading it is too early
+};
+
+// One CUDA thread.
+struct Fiber {
+  Context context;
+  Block* block;
+  Fiber* next_ready;
+  TlsimDim3 index;
+  unsigned id, lane, warp;
+  uintptr_t stack;
+  bool done;
+
+  Tick tick;  // of its accesses until it next releases something
+  View view;
+
+  const char* waits_for;  // what it is blocked on, for the deadlock report
+  uint64_t wait_detail;
+  Site wait_site;
+
+  Agent copy_agent;  // the agent of its cp.async copies, 0 until it makes one
+  Tick copy_tick;
+  std::vector<CopyAsync> open_copies;
+  std::deque<std::vector<CopyAsync>> copy_groups;
+
+  std::vector<StackRange> in_flight;  // empty unless wgmmas are
+  unsigned wgmmas;                    // issued so far
+  bool needs_wgmma_fence;
+};
+
+struct LaneOperand {  // what one lane brings to a collective; points into its stack
+  const void* in = nullptr;
+  void* out = nullptr;
+  const void* more = nullptr;
+  uint64_t value = 0;
+};
+
+// A warp collective that some lanes have reached. Disjoint masks may be under way together.
+struct Collective {
+  unsigned mask, arrived;
+  int op, line;
+  void (*compute)(Block&, Collective&, unsigned warp) = nullptr;
+  ViewSum views;  // of sync_warp
+  LaneOperand lane[32];
+};
+
+struct Warp {
+  unsigned alive;  // lanes that exist and have not returned
+  std::vector<std::unique_ptr<Collective>> open;
+  std::unique_ptr<Collective> spare;  // the last one that was completed, to be used again
+};
+
+struct Barrier {  // one of the sixteen hardware barriers of a block
+  unsigned arrived = 0, expected = 0;
+  int line = 0;
+  std::vector<Fiber*> waiting;
+  ViewSum views;
+};
+
+struct MBarrier {
+  unsigned count = 0, pending = 0;
+  int64_t bytes = 0;  // announced and not yet arrived
+  unsigned phase = 0;
+  Agent initialiser = 0;
+  Tick init_tick = 0;
+  Site init_site = 0;
+  bool visible = false;  // to the async proxy: a fence followed the init
+  ViewSum arriving;
+  View completed;  // of the latest completed phase
+  std::vector<Fiber*> waiting;
+};
+
+struct TmaOperation {
+  bool store;
+  TlsimTensorMap map;
+  unsigned char* shared;
+  uint64_t barrier;  // shared offset of its mbarrier (loads)
+  int coords[5];
+  Agent agent;
+  Tick tick;
+  Fiber* issuer;
+  Site site;
+};
+
+struct WgmmaOperation {
+  TlsimWgmma shape;
+  uint64_t desc_a, desc_b;
+  int scale_d, line;
+  unsigned lanes;  // threads that have issued it
+  void* d[128];
+  const void* a[128];
+  Tick tick;
+};
+
+struct Warpgroup {
+  std::deque<WgmmaOperation> operations;
+  unsigned first = 0;             // index of operations.front()
+  std::deque<unsigned> groups;    // end index of each committed group
+  unsigned commit_lanes = 0, wait_lanes = 0;
+  std::vector<Fiber*> waiting;
+  Agent agent = 0;
+  Tick tick = 0;
+  View issue_view;
+};
+
+// Runs ready fibers of any number of blocks on one host thread.
+class Scheduler {
+ public:
+  void ready(Fiber* fiber);
+  // Runs until no fiber is ready.
+  void run();
+  // Suspends the current fiber; somebody has to make it ready.
+  void suspend();
+  // Lets other ready fibers run first.
+  void yield();
+  // Leaves the fibers for good, back to the caller of run().
+  void abandon();
+
+ private:
+  Fiber* pop();
+  Fiber* head_ = nullptr;
+  Fiber* tail_ = nullptr;
+  Context main_;
+};
+
+struct Block {
+  Block(Launch& launch, Scheduler& scheduler);
+
+  // Runs the block with this index to its end. False if something is wrong (`error` says what).
+  bool run(TlsimDim3 index);
+
+  // ---- used by the units
+  bool is_shared(const void* p) const { return reinterpret_cast<uintptr_t>(p) - shared_base < shared_bytes; }
+  size_t shared_offset(const void* p) const { return reinterpret_cast<uintptr_t>(p) - shared_base; }
+  bool checks() const { return check; }
+  unsigned thread_count() const { return static_cast<unsigned>(threads.size()); }
+  Agent new_agent(const char* what, unsigned owner);
+  std::string name_of(Agent agent) const;
+  Actor actor_of(Fiber& fiber, Site site) const {
+    return Actor{static_cast<Agent>(fiber.id), fiber.tick, &fiber.view, site, true, false, false};
+  }
+  // What the fiber has done so far, for somebody to acquire; later accesses get a new tick.
+  void release(Fiber& fiber, ViewSum& into);
+  // Checks an access of shared or global memory by `actor`, which acts for `fiber`.
+  void access(Fiber& fiber, const void* p, size_t bytes, bool writes, const Actor& actor);
+  void check_shared(Fiber& fiber, size_t offset, size_t bytes, bool writes, const Actor& actor);
+  void check_global(Fiber& fiber, uintptr_t address, size_t bytes, bool writes, const Actor& actor);
+  // Records the first error and leaves the block. Does not return.
+  [[noreturn]] void fail(const Fiber& fiber, const char* kind, const std::string& text);
+  [[noreturn]] void conflict(const Fiber& fiber, const Actor& actor, const Conflict& found, bool writes,
+                             const std::string& place);
+  // The same from outside the fibers.
+  void report(const char* kind, const std::string& text);
+  // Suspends the fiber; `what` and `detail` say in a deadlock report what it waits for.
+  void wait(Fiber& fiber, const char* what, uint64_t detail, int line);
+  void wake(std::vector<Fiber*>& waiting);
+  // The fiber looks again and again at memory that another thread changes.
+  void poll(Fiber& fiber);
+
+  // ---- units that need a hook at the end of a thread or of the block
+  void barrier_exit(Fiber& fiber);
+  void warp_exit(Fiber& fiber);
+  void tma_finish();
+  void finish_units();
+  void describe_deadlock();
+  // A static shared array: placed behind the dynamic ones on first use.
+  void* place_static(const char* name, size_t bytes, size_t alignment);
+
+  Launch& launch;
+  Scheduler& scheduler;
+  Stacks stacks;
+  std::vector<Fiber> threads;
+  std::vector<Warp> warps;
+  unsigned alive = 0;
+  TlsimDim3 index{};
+  std::string error, error_kind;
+  bool failed = false, check = false;
+
+  std::unique_ptr<unsigned char[]> shared_memory;
+  uintptr_t shared_base = 0;
+  size_t shared_bytes = 0, static_used = 0;
+  std::map<std::string, size_t> static_shared;
+  Shadow shadow;
+  Joiner joiner;
+  struct AgentInfo {
+    const char* what;
+    unsigned owner;
+  };
+  std::vector<AgentInfo> units;  // agents beyond the threads
+
+  Barrier barriers[16];
+  std::unordered_map<uint64_t, MBarrier> mbarriers;  // by shared offset
+  std::deque<TmaOperation> tma_queue;
+  struct StoreGroups {
+    std::vector<TmaOperation> open;
+    std::deque<std::vector<TmaOperation>> committed;
+  };
+  std::map<unsigned, StoreGroups> stores;  // by issuing thread
+  std::vector<Warpgroup> warpgroups;
+  Counters counters{};
+  uint64_t polls = 0;
+
+ private:
+  static void thread_main();
+  void prepare_threads();
+};
+
+constexpr uint64_t kNoDetail = ~0ull;
+constexpr uint64_t kPollsPerLook = 4096;    // polls between looks at the clock
+constexpr size_t kMostGroups = 8;           // of waiting threads in a deadlock report
+constexpr size_t kStaticShared = 48 << 10;  // CUDA's limit for static shared arrays
+
+// The fiber that runs on this host thread, or null.
+extern thread_local Fiber* current __attribute__((tls_model("initial-exec")));
+
+}  // namespace sim

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shadow.h"
+
+namespace sim {
+
+namespace {
+
+// Bytes of a cell at each level.
+constexpr size_t kBytes[3] = {16, 4, 1};
+
+bool relies_on(const Clock& clock, Agent agent, Tick tick) { return clock[agent] >= tick; }
+
+}  // namespace
+
+void Shadow::reset(size_t shared_bytes) {
+  global_.clear();
+  used_pages_ = 0;
+  shared_.assign((shared_bytes + kPageBytes - 1) / kPageBytes, nullptr);
+  for (Page*& page : shared_) page = new_page();
+  crowds_.clear();
+  free_crowds_.clear();
+}
+
+Shadow::Page* Shadow::new_page() {
+  if (used_pages_ == pages_.size()) pages_.push_back(std::make_unique<Page>());
+  Page* page = pages_[used_pages_++].get();
+  memset(page->quads, 0, sizeof page->quads);  // words and bytes are filled in when a cell is split
+  return page;
+}
+
+Conflict Shadow::shared(size_t offset, size_t bytes, bool writes, const Actor& actor) {
+  Access access{actor, writes, !writes, {}};
+  for (size_t done = 0; done < bytes && access.conflict.fault == Fault::kNone;) {
+    const size_t begin = (offset + done) % kPageBytes;
+    const size_t end = std::min(kPageBytes, begin + bytes - done);
+    range(*shared_[(offset + done) / kPageBytes], begin, end, done, access);
+    done += end - begin;
+  }
+  return access.conflict;
+}
+
+Conflict Shadow::global(uintptr_t address, size_t bytes, bool writes, const Actor& actor) {
+  Access access{actor, writes, false, {}};
+  for (size_t done = 0; done < bytes && access.conflict.fault == Fault::kNone;) {
+    const size_t begin = (address + done) % kPageBytes;
+    const size_t end = std::min(kPageBytes, begin + bytes - done);
+    Page*& page = global_[(address + done) / kPageBytes];
+    if (!page) page = new_page();
+    range(*page, begin, end, done, access);
+    done += end - begin;
+  }
+  return access.conflict;
+}
+
+void Shadow::range(Page& page, size_t begin, size_t end, size_t done, Access& access) {
+  for (size_t at = begin; at < end;) {
+    const size_t stop = std::min(end, (at | 15) + 1);
+    if (!piece<0>(page, at, stop, access)) {
+      access.conflict.byte = done + at - begin;
+      return;
+    }
+    at = stop;
+  }
+}
+
+template <int kLevel>
+Shadow::Cell& Shadow::cell_at(Page& page, size_t begin) {
+  if constexpr (kLevel == 0) return page.quads[begin / 16];
+  if constexpr (kLevel == 1) return page.words[begin / 4];
+  return page.bytes[begin];
+}
+
+// The access of bytes [begin, end), which lie in one cell of this level. False on a conflict.
+template <int kLevel>
+bool Shadow::piece(Page& page, size_t begin, size_t end, Access& access) {
+  Cell& cell = cell_at<kLevel>(page, begin);
+  const bool whole = end - begin == kBytes[kLevel];
+  if constexpr (kLevel < 2) {
+    if (!whole || cell.split) {
+      if (!cell.split) split<kLevel>(page, begin);
+      constexpr size_t kStep = kBytes[kLevel + 1];
+      for (size_t at = begin; at < end;) {
+        const size_t stop = std::min(end, at / kStep * kStep + kStep);
+        if (!piece<kLevel + 1>(page, at, stop, access)) return false;
+        at = stop;
+      }
+      if (whole && access.writes) {  // all parts are equal now
+        cell = cell_at<kLevel + 1>(page, begin);
+        cell.split = false;
+      }
+      return true;
+    }
+  }
+  return touch(cell, access);
+}
+
+template <int kLevel>
+void Shadow::split(Page& page, size_t begin) {
+  constexpr size_t kCount = kBytes[kLevel] / kBytes[kLevel + 1];
+  auto& parts = kLevel == 0 ? page.words : page.bytes;
+  if (!parts) parts.reset(new Cell[kPageBytes / kBytes[kLevel + 1]]);
+  begin = begin / kBytes[kLevel] * kBytes[kLevel];
+  Cell& cell = cell_at<kLevel>(page, begin);
+  for (size_t i = 0; i < kCount; ++i) {
+    Cell& part = cell_at<kLevel + 1>(page, begin + i * kBytes[kLevel + 1]);
+    part = cell;
+    if (cell.crowd && i > 0) {  // each part needs its own
+      part.crowd = new_crowd();
+      crowds_[part.crowd - 1] = crowds_[cell.crowd - 1];
+    }
+  }
+  cell.crowd = 0;
+  cell.split = true;
+}
+
+uint32_t Shadow::new_crowd() {
+  if (free_crowds_.empty()) {
+    crowds_.emplace_back();
+    return static_cast<uint32_t>(crowds_.size());
+  }
+  const uint32_t crowd = free_crowds_.back();
+  free_crowds_.pop_back();
+  crowds_[crowd - 1].clear();
+  return crowd;
+}
+
+void Shadow::drop_crowd(Cell& cell) {
+  if (cell.crowd) free_crowds_.push_back(cell.crowd);
+  cell.crowd = 0;
+}
+
+bool Shadow::touch(Cell& cell, Access& access) {
+  return access.writes ? touch_write(cell, access) : touch_read(cell, access);
+}
+
+bool Shadow::touch_read(Cell& cell, Access& access) {
+  const Actor& actor = access.actor;
+  if (cell.writer == 0) {
+    if (access.needs_init) {
+      access.conflict.fault = Fault::kUninitialised;
+      return false;
+    }
+  } else {
+    const Agent writer = cell.writer - 1;
+    const bool own = writer == actor.agent && actor.in_order;
+    if (!own && !(cell.write_atomic && actor.atomic) &&
+        !relies_on(actor.view->seen, writer, cell.write_tick)) {
+      access.conflict = {Fault::kReadAfterWrite, writer, cell.write_site, 0};
+      return false;
+    }
+    if (actor.async_proxy && !cell.write_async && !relies_on(actor.view->fenced, writer, cell.write_tick)) {
+      access.conflict = {Fault::kNoProxyFence, writer, cell.write_site, 0};
+      return false;
+    }
+  }
+  if (!actor.atomic) add_reader(cell, actor);
+  return true;
+}
+
+// Keeps the readers that a later write must be ordered after. One that happened before this read
+// need not be kept: whatever is ordered after this read is ordered after it.
+void Shadow::add_reader(Cell& cell, const Actor& actor) {
+  if (cell.crowd) {
+    std::vector<Tick>& crowd = crowds_[cell.crowd - 1];
+    if (crowd.size() <= actor.agent) crowd.resize(actor.agent + 1u);
+    crowd[actor.agent] = actor.tick;
+    cell.reader[0] = {actor.tick, actor.site, actor.agent};
+    return;
+  }
+  int kept = 0;
+  for (int i = 0; i < cell.readers; ++i) {
+    const Reader& reader = cell.reader[i];
+    const bool covered = reader.agent == actor.agent || relies_on(actor.view->seen, reader.agent, reader.tick);
+    if (!covered) cell.reader[kept++] = reader;
+  }
+  if (kept < kReaders) {
+    cell.reader[kept] = {actor.tick, actor.site, actor.agent};
+    cell.readers = static_cast<uint8_t>(kept + 1);
+    return;
+  }
+  cell.crowd = new_crowd();
+  std::vector<Tick>& crowd = crowds_[cell.crowd - 1];
+  for (const Reader& reader : cell.reader) {
+    if (crowd.size() <= reader.agent) crowd.resize(reader.agent + 1u);
+    crowd[reader.agent] = reader.tick;
+  }
+  add_reader(cell, actor);
+}
+
+bool Shadow::touch_write(Cell& cell, Access& access) {
+  const Actor& actor = access.actor;
+  const View& view = *actor.view;
+  if (cell.writer) {
+    const Agent writer = cell.writer - 1;
+    const bool own = writer == actor.agent && actor.in_order;
+    if (!own && !(cell.write_atomic && actor.atomic) && !relies_on(view.seen, writer, cell.write_tick)) {
+      access.conflict = {Fault::kWriteAfterWrite, writer, cell.write_site, 0};
+      return false;
+    }
+  }
+  if (cell.crowd) {
+    const std::vector<Tick>& crowd = crowds_[cell.crowd - 1];
+    for (size_t agent = 0; agent < crowd.size(); ++agent)
+      if (crowd[agent] && !(agent == actor.agent && actor.in_order) &&
+          !relies_on(view.seen, static_cast<Agent>(agent), crowd[agent])) {
+        access.conflict = {Fault::kWriteAfterRead, static_cast<Agent>(agent), cell.reader[0].site, 0};
+        return false;
+      }
+    drop_crowd(cell);
+  } else {
+    for (int i = 0; i < cell.readers; ++i) {
+      const Reader& reader = cell.reader[i];
+      if (!(reader.agent == actor.agent && actor.in_order) &&
+          !relies_on(view.seen, reader.agent, reader.tick)) {
+        access.conflict = {Fault::kWriteAfterRead, reader.agent, reader.site, 0};
+        return false;
+      }
+    }
+  }
+  cell.readers = 0;
+  cell.write_tick = actor.tick;
+  cell.write_site = actor.site;
+  cell.writer = static_cast<Agent>(actor.agent + 1);
+  cell.write_async = actor.async_proxy;
+  cell.write_atomic = actor.atomic;
+  return true;
+}
+
+}  // namespace sim

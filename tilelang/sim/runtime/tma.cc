@@ -1,0 +1,2 @@
+#include "block.h"
+namespace sim { void Block::tma_finish() {} }
