@@ -70,7 +70,7 @@ class State:
 
 
 def _key(a: Access) -> tuple[Any, ...]:
-    return (a.buffer.root(), a.region, a.unit)
+    return (a.buffer.root(), a.region.offsets, a.region.extents, a.unit)
 
 
 def _span(r: Region, dim: int) -> tuple[int, int] | None:
@@ -137,7 +137,13 @@ class _Inserter:
         return out
 
     def branch(self, s: If) -> Stmt:
-        before = self.leaf(Evaluate(s.cond))
+        """A barrier that one side needs stands before the branch: it then serves what follows too."""
+        inside = [a for a in _effects(s).accesses if a.buffer.root() in self.shared]
+        before: Stmt | None = None
+        if any(self.conflicts(a) for a in inside):
+            before = Evaluate(call("sync_threads"), s.span)
+            self.state.barrier()
+        self.leaf(Evaluate(s.cond))
         entry = self.state.copy()
         then = self.body(s.then)
         after = self.state

@@ -293,31 +293,49 @@ class Ring:
         return out
 
     def iteration(self, base: Expr, prologue: bool) -> Stmt:
-        """One base iteration: item by item, waits before uses, commits after each group."""
+        """One base iteration: item by item, waits before uses, commits after each group.
+
+        The first wait moves to the top where what it waits for was issued in an earlier iteration: the
+        barrier behind it then also orders this iteration's copies after the last one's reads.
+        """
         out: list[Stmt] = []
-        commits, guaranteed = 0, None
-        for n, item in enumerate(self.items):
+        commits = 0
+        guaranteed = None if prologue else self._early_wait(out)
+        for item in self.items:
             at = base + item.lead
             if not (prologue and int(at) < 0):
                 need = self._pending(item, commits)
                 if need is not None and (guaranteed is None or need < guaranteed):
-                    out.append(Evaluate(call("cp_async_wait", [need]), item.stmt.span))
-                    guaranteed = need
-                out.append(self.instance(item, at))
+                    out.append(Evaluate(call("cp_async_wait", [max(need, 0)]), item.stmt.span))
+                    guaranteed = max(need, 0)
+                _append(out, self.instance(item, at))
             if item.unit is not None and self.groups[item.group][-1] is item:
                 out.append(Evaluate(call("cp_async_commit"), item.stmt.span))
                 commits += 1
                 guaranteed = None if guaranteed is None else guaranteed + 1
         return seq(out)
 
+    def _early_wait(self, out: list[Stmt]) -> int | None:
+        for item in self.items:
+            need = self._pending(item, 0)
+            if need is None:
+                continue
+            if need < 0 or (self.nested and need != 0):
+                return None
+            out.append(Evaluate(call("cp_async_wait", [need]), item.stmt.span))
+            return need
+        return None
+
     def _pending(self, item: Item, commits: int) -> int | None:
-        """How many younger groups may be in flight when `item` reads its operands; None: it needs none."""
+        """How many younger groups may be in flight when `item` reads its operands, after `commits`
+        commits of this iteration; negative: they are issued in this iteration and not committed yet.
+        None: it reads nothing asynchronous. Inside another ring every group is waited for."""
         need: int | None = None
         for g, group in enumerate(self.groups):
             if item in group or not any(item.effects.touches(b) for p in group for b in p.buffers):
                 continue
             younger = (group[0].lead - item.lead) * len(self.groups) + commits - g - 1
-            younger = 0 if self.nested else max(younger, 0)
+            younger = min(younger, 0) if self.nested else younger
             need = younger if need is None else min(need, younger)
         return need
 
@@ -332,6 +350,15 @@ class Ring:
         if type(inside) is Const:
             return body if inside.value else seq()
         return If(inside, body, None, item.stmt.span)
+
+
+def _append(out: list[Stmt], s: Stmt) -> None:
+    """Appends a statement; two neighbours under one condition share the branch."""
+    last = out[-1] if out else None
+    if type(s) is If and type(last) is If and s.cond is last.cond and s.orelse is None and last.orelse is None:
+        out[-1] = If(s.cond, seq(last.then, s.then), None, last.span)
+    else:
+        out.append(s)
 
 
 class _Slots(Rewriter):
