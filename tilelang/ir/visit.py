@@ -192,7 +192,14 @@ def walk(n: Node) -> Iterator[Node]:
         stack.extend(reversed(x.children))
 
 
-def free_vars(n: Node) -> list[Var]:
+class VarList(list[Var]):
+    """Variables in order. `in` compares identity: `==` on expressions would build a comparison."""
+
+    def __contains__(self, x: object) -> bool:
+        return any(x is v for v in self)
+
+
+def free_vars(n: Node) -> VarList:
     """Variables used in `n` and not bound in it, in order of first use."""
     used: dict[Var, None] = {}
     bound: set[Var] = set()
@@ -206,7 +213,7 @@ def free_vars(n: Node) -> list[Var]:
             bound.update(x.vars)  # type: ignore[attr-defined]
         elif t is Launch:
             bound.update((*x.block_vars, *x.thread_vars))  # type: ignore[attr-defined]
-    return [v for v in used if v not in bound]
+    return VarList(v for v in used if v not in bound)
 
 
 def buffers_used(n: Node) -> list[Buffer]:
