@@ -68,13 +68,13 @@ def _trunc_div(a: int, b: int) -> int:
     return q if (a < 0) == (b < 0) else -q
 
 
-_INT: dict[str, Callable[[int, int], Any]] = {
+INT: dict[str, Callable[[int, int], Any]] = {
     "Add": operator.add, "Sub": operator.sub, "Mul": operator.mul, "FloorDiv": operator.floordiv,
     "FloorMod": operator.mod, "TruncDiv": _trunc_div, "TruncMod": lambda a, b: a - b * _trunc_div(a, b),
     "Min": min, "Max": max, "BitAnd": operator.and_, "BitOr": operator.or_, "BitXor": operator.xor,
     "Shl": lambda a, b: a << b, "Shr": lambda a, b: a >> b,
 }
-_COMPARE: dict[str, Callable[[Any, Any], bool]] = {
+COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     "EQ": operator.eq, "NE": operator.ne, "LT": operator.lt, "LE": operator.le, "GT": operator.gt, "GE": operator.ge,
 }
 _FLOAT: dict[str, str] = {"Add": "add", "Sub": "subtract", "Mul": "multiply", "Div": "divide", "Min": "fmin", "Max": "fmax"}
@@ -82,7 +82,7 @@ _FLOAT: dict[str, str] = {"Add": "add", "Sub": "subtract", "Mul": "multiply", "D
 
 def binary(op: str, a: Any, b: Any, dtype: DType) -> Any:
     """The folded value, or None where folding could differ from run time."""
-    compare = _COMPARE.get(op)
+    compare = COMPARE.get(op)
     if compare is not None:
         return compare(a, b)
     if dtype.is_int:
@@ -90,7 +90,7 @@ def binary(op: str, a: Any, b: Any, dtype: DType) -> Any:
             return None
         if op in ("Shl", "Shr") and not 0 <= b < dtype.bits:
             return None
-        f = _INT.get(op)
+        f = INT.get(op)
         return None if f is None else wrap(f(a, b), dtype)
     if dtype.is_float and op in _FLOAT:
         import numpy as np
