@@ -27,4 +27,6 @@ def check_golden(path: Path, text: str, update: bool = False) -> None:
         diff = difflib.unified_diff(
             want.splitlines(), text.splitlines(), "golden", "now", lineterm="", n=2
         )
-        raise AssertionError(f"{path.name} differs (--update-golden rewrites it):\n" + "\n".join(diff))
+        raise AssertionError(
+            f"{path.name} differs (--update-golden rewrites it):\n" + "\n".join(diff)
+        )

@@ -43,7 +43,6 @@ from tilelang.ir import (
     substitute,
     walk,
 )
-
 from tilelang.ir.expr import Compare
 
 from .scope import is_pure, uses
