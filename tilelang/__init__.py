@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TileLang in pure Python: `import tilelang; import tilelang.language as T`.
+
+Names are imported on first use, so that `import tilelang` is quick and needs no other package.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+__version__ = "0.1.0"
+
+# public name -> (module, attribute); None: the module itself
+_NAMES: dict[str, tuple[str, str | None]] = {
+    "jit": ("tilelang.jit", "jit"),
+    "lazy_jit": ("tilelang.jit", "lazy_jit"),
+    "compile": ("tilelang.jit", "compile"),
+    "par_compile": ("tilelang.jit", "par_compile"),
+    "JITImpl": ("tilelang.jit", "JITImpl"),
+    "JITKernel": ("tilelang.jit", "JITKernel"),
+    "lower": ("tilelang.engine", "lower"),
+    "Profiler": ("tilelang.profiler", "Profiler"),
+    "do_bench": ("tilelang.profiler", "do_bench"),
+    "TensorSupplyType": ("tilelang.profiler", "TensorSupplyType"),
+    "autotune": ("tilelang.autotuner", "autotune"),
+    "PassConfigKey": ("tilelang.config", "PassConfigKey"),
+    "enable_cache": ("tilelang.cache", "enable_cache"),
+    "disable_cache": ("tilelang.cache", "disable_cache"),
+    "is_cache_enabled": ("tilelang.cache", "is_cache_enabled"),
+    "prim_func": ("tilelang.language", "prim_func"),
+    "macro": ("tilelang.language", "macro"),
+    "tensor": ("tilelang.language", "tensor"),
+    "dtypes": ("tilelang.language.dtypes", None),
+    "Layout": ("tilelang.language", "Layout"),
+    "Fragment": ("tilelang.language", "Fragment"),
+    "PrimFunc": ("tilelang.ir", "PrimFunc"),
+    "IRModule": ("tilelang.ir", "IRModule"),
+    "DataType": ("tilelang.ir", "DType"),
+    "cdiv": ("tilelang.utils", "ceildiv"),
+    "next_power_of_2": ("tilelang.utils", "next_power_of_2"),
+    "env": ("tilelang.config", "env"),
+    "tvm": ("tilelang.compat.tvm", None),
+    **{
+        name: (f"tilelang.{name}", None)
+        for name in (
+            "analysis", "arith", "autotuner", "cache", "codegen", "compat", "config", "engine", "errors", "interp", "ir",
+            "language", "layout", "profiler", "runtime", "show", "sim", "target", "testing", "tileop", "tools", "transform",
+            "utils",
+        )
+    },
+}
+
+__all__ = ["__version__", *_NAMES]
+
+
+def __getattr__(name: str) -> Any:
+    entry = _NAMES.get(name)
+    if entry is None:
+        from .errors import did_you_mean
+
+        near = did_you_mean(name, _NAMES)
+        raise AttributeError(f"module 'tilelang' has no attribute {name!r}" + (f"; {near}" if near else ""))
+    module, attribute = entry
+    try:
+        value: Any = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not error.name.startswith("tilelang"):
+            raise
+        raise AttributeError(f"tilelang.{name} is not available: there is no {error.name}") from None
+    if attribute is not None:
+        value = getattr(value, attribute)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the rewritten form of a user function once, with its own globals and closure.
+
+In: a function object, a `Protocol`, arguments. Out: what the function returns; the statements are in
+the trace. Errors of ours that have no place get the user's line; Python's errors that come from our
+expression classes become typed ones; errors of the user's own code pass unchanged.
+"""
+
+from __future__ import annotations
+
+import ast
+import types
+from typing import TYPE_CHECKING, Any
+
+from tilelang.errors import BoundsError, InternalError, LanguageError, Span, TileError, TypeMismatchError
+
+from .capture import source_of
+from .rewrite import TRACE_NAME, rewrite_function
+from .trace import Calls, tracing
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import CodeType, FunctionType, TracebackType
+
+    from .protocol import Protocol
+    from .trace import Trace
+
+_MAX_CODES = 1024
+_codes: dict[tuple[CodeType, tuple[str, ...]], CodeType] = {}
+
+
+def rewritten_code(fn: FunctionType, outer: tuple[str, ...] = ()) -> CodeType:
+    """The code of `fn` in traced form. outer: further names that live in the enclosing function."""
+    key = (fn.__code__, outer)
+    hit = _codes.get(key)
+    if hit is None:
+        if len(_codes) >= _MAX_CODES:
+            _codes.pop(next(iter(_codes)), None)
+        hit = _codes[key] = _compile(fn, outer)
+    return hit
+
+
+def _compile(fn: FunctionType, outer: tuple[str, ...]) -> CodeType:
+    source = source_of(fn)
+    inner = rewrite_function(source.node, source.file)
+    names = [TRACE_NAME, *fn.__code__.co_freevars, *outer]
+    args = ast.arguments([], [ast.arg(n) for n in names], None, [], [], None, [])
+    factory = ast.FunctionDef("_tl_factory_", args, [inner], [])
+    module = ast.Module([ast.fix_missing_locations(ast.copy_location(factory, inner))], [])
+    flags = fn.__code__.co_flags & _future_flags()
+    code = compile(module, source.file, "exec", flags=flags, dont_inherit=True)
+    (made,) = [c for c in code.co_consts if isinstance(c, types.CodeType)]
+    return next(c for c in made.co_consts if isinstance(c, types.CodeType) and c.co_name == source.node.name)
+
+
+def _future_flags() -> int:
+    import __future__
+
+    flags = 0
+    for name in __future__.all_feature_names:
+        flags |= getattr(__future__, name).compiler_flag
+    return flags
+
+
+def execute(
+    fn: FunctionType, protocol: Protocol, args: tuple[Any, ...], kwargs: Mapping[str, Any],
+    outer: Mapping[str, Any] | None = None,
+) -> Any:
+    """Calls the traced form of `fn`. outer: values of names that only its enclosing function knows."""
+    extra = _needed(fn, outer)
+    code = rewritten_code(fn, tuple(extra))
+    cells = dict(zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True))
+    cells[TRACE_NAME] = types.CellType(protocol)
+    cells.update({n: types.CellType(v) for n, v in extra.items()})
+    closure = tuple(cells[n] for n in code.co_freevars)
+    traced = types.FunctionType(code, fn.__globals__, fn.__name__, fn.__defaults__, closure)
+    traced.__kwdefaults__ = fn.__kwdefaults__
+    t = protocol.trace
+    t.register(code, Calls(source_of(fn).node))
+    with tracing(t):
+        try:
+            return traced(*args, **kwargs)
+        except (TileError, TypeError, IndexError, ValueError, AttributeError) as error:
+            raise located(error, t) from _cause(error)
+
+
+def _needed(fn: FunctionType, outer: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Names that the body reads and that live only in the enclosing function's frame.
+
+    Python leaves a name out of the closure that occurs in nothing but an annotation of a local name
+    under `from __future__ import annotations`.
+    """
+    if not outer:
+        return {}
+    known = {*fn.__code__.co_freevars, *fn.__code__.co_varnames, *fn.__code__.co_cellvars}
+    names = {
+        n.id
+        for s in ast.walk(source_of(fn).node)
+        if isinstance(s, ast.AnnAssign) and s.value is None
+        for n in ast.walk(s.annotation)
+        if isinstance(n, ast.Name)
+    }
+    return {n: outer[n] for n in sorted(names) if n not in known and n not in fn.__globals__ and n in outer}
+
+
+def _cause(error: BaseException) -> BaseException | None:
+    return error.__cause__ if isinstance(error, TileError) else None
+
+
+def located(error: Exception, t: Trace) -> Exception:
+    """`error` with the user's line, as one of our classes if it was raised by our code."""
+    span = _span_of_traceback(error.__traceback__, t)
+    if isinstance(error, TileError):
+        return error if isinstance(error, InternalError) else error.at(span)
+    if not _raised_by_us(error.__traceback__):
+        return error
+    if isinstance(error, IndexError):
+        return BoundsError(str(error), code="TL1202", span=span, help="give one index per dimension")
+    if isinstance(error, TypeError):
+        return TypeMismatchError(
+            str(error), code="TL0207", span=span, help="see the language reference for what each operation takes"
+        )
+    if isinstance(error, AttributeError):
+        return error
+    return LanguageError(str(error), code="TL0115", span=span, help="check the arguments of this call")
+
+
+def _raised_by_us(tb: TracebackType | None) -> bool:
+    """Is the innermost frame ours, or Python's refusal of an operation on one of our objects?"""
+    last = None
+    while tb is not None:
+        last = tb.tb_frame
+        tb = tb.tb_next
+    return last is not None and last.f_globals.get("__name__", "").startswith(
+        ("tilelang.ir", "tilelang.language", "tilelang.tileop", "tilelang.layout")
+    )
+
+
+def _span_of_traceback(tb: TracebackType | None, t: Trace) -> Span | None:
+    """The innermost line of traced code in a traceback."""
+    found: Span | None = None
+    while tb is not None:
+        if t.is_traced(tb.tb_frame.f_code):
+            found = t.place_at(tb.tb_frame.f_code, tb.tb_lasti, tb.tb_lineno)
+        tb = tb.tb_next
+    return found

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Parameters: annotations evaluated, and the IR object (`Buffer` or `Var`) of each run-time one."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+from tilelang.errors import LanguageError, Span, TypeMismatchError
+from tilelang.ir import Buffer, DType, Var
+
+from .capture import source_of
+from .tensor import TensorSpec, runtime_annotation
+from .trace import Trace
+
+
+def annotations_of(fn: types.FunctionType, outer: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Annotations of the parameters, texts evaluated with the function's globals, closure and `outer`."""
+    closure = {
+        n: c.cell_contents for n, c in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True) if _filled(c)
+    }
+    scope = {**(outer or {}), **closure}
+    out = {}
+    for name, a in fn.__annotations__.items():
+        if isinstance(a, str) and not isinstance(a, DType) and name != "return":
+            try:
+                a = eval(a, fn.__globals__, scope)
+            except (NameError, SyntaxError, AttributeError) as error:
+                raise LanguageError(
+                    f"the annotation of parameter `{name}` cannot be evaluated: {error}", code="TL0119",
+                    span=parameter_span(fn, name), help="use names that are defined before the function",
+                ) from None
+        if callable(a) and not isinstance(a, (type, DType)) and runtime_annotation(a) is None:
+            a = a()
+        out[name] = a
+    return out
+
+
+def _filled(cell: types.CellType) -> bool:
+    try:
+        return cell.cell_contents is not None or True
+    except ValueError:
+        return False
+
+
+def parameter_span(fn: types.FunctionType, name: str) -> Span:
+    source = source_of(fn)
+    a = source.node.args
+    for arg in (*a.posonlyargs, *a.args, *a.kwonlyargs):
+        if arg.arg == name:
+            return Span.of(cast(Any, arg), source.file, fn.__name__)
+    return Span.of(source.node, source.file, fn.__name__)
+
+
+def parameter(name: str, spec: TensorSpec | DType, span: Any) -> Buffer | Var:
+    """The IR object of one run-time parameter."""
+    if isinstance(spec, TensorSpec):
+        if spec.shape is None:
+            raise TypeMismatchError(
+                f"parameter `{name}`: the shape is not known", code="TL0211", span=span,
+                help="annotate it as T.Tensor(shape, dtype), or call the kernel with its tensors",
+            )
+        return spec.buffer(name, span)
+    return Var(name, spec)
+
+
+def redeclare(t: Trace, name: str, annotation: Callable[[], Any]) -> Any:
+    """`A: T.Tensor(...)` inside a body gives a parameter its type anew."""
+    spec = runtime_annotation(annotation())
+    if spec is not None and name in t.params:
+        t.params[name] = parameter(name, spec, t.span())
+    return t.params.get(name)

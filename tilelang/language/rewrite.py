@@ -1,0 +1,342 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The user's syntax tree -> a tree in which every statement asks the trace what it means.
+
+In: an `ast.FunctionDef`. Out: a new one (the input is shared and stays as it is) with the same
+positions. What is not rewritten is plain Python and runs while tracing: calls, comprehensions,
+lambdas, f-strings, imports, `try`, nested functions. `_tl_` is the trace (`trace.Trace`):
+
+    x = v             x = _tl_.assign("x", v, lambda: x)
+    x += v            x = _tl_.augassign("x", "Add", lambda: x, v)
+    A[i] = v          _tl_.setitem(A, _tl_.key[i], v)
+    a, b = v          _tl1, _tl2 = _tl_.unpack(v, ("a", "b"), None); a = …; b = …
+    for i in it: …    for i in _tl_.loop(it, ("i",), <escaping names>, False): …
+    while c: …        for _ in _tl_.while_(lambda: c, <escaping>, …): …
+    if c: … else: …   _tl1 = _tl_.if_(c, <escaping>, True)
+                      if _tl1.then(): …
+                      if _tl1.orelse(): …
+                      _tl1.end()
+    with c as n: …    with _tl_.with_(c, ("n",), False) as n: …
+    break             if _tl_.break_(): break
+    a and b, a < b < c, not a, p if c else q
+                      _tl_.and_(a, lambda: b), …
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, Any
+
+from tilelang.errors import LanguageError, Span
+
+from .liveness import Escaping, escaping_names
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+TRACE_NAME = "_tl_"
+
+_REFUSED = {
+    ast.AsyncFunctionDef: "`async def`",
+    ast.AsyncFor: "`async for`",
+    ast.AsyncWith: "`async with`",
+    ast.Yield: "`yield`",
+    ast.YieldFrom: "`yield from`",
+    ast.Await: "`await`",
+    ast.TryStar: "`except*`",
+}
+
+
+def rewrite_function(function: ast.FunctionDef, file: str) -> ast.FunctionDef:
+    """The traced form of `function`: without decorators, annotations and defaults (those are evaluated
+    by Python where the function is defined)."""
+    return _Rewrite(function, file).function()
+
+
+def _call(method: str, *args: ast.expr) -> ast.Call:
+    target = ast.Attribute(ast.Name(TRACE_NAME, ast.Load()), method, ast.Load())
+    return ast.Call(target, list(args), [])
+
+
+def _lambda(body: ast.expr) -> ast.Lambda:
+    return ast.Lambda(ast.arguments([], [], None, [], [], None, []), body)
+
+
+def _constant(value: Any) -> ast.expr:
+    if isinstance(value, (tuple, list)):
+        return ast.Tuple([_constant(v) for v in value], ast.Load())
+    return ast.Constant(value)
+
+
+class _Rewrite:
+    def __init__(self, node: ast.FunctionDef, file: str) -> None:
+        self.node = node
+        self.file = file
+        self.escaping: Escaping = escaping_names(node)
+        self.count = 0
+
+    def function(self) -> ast.FunctionDef:
+        a = self.node.args
+        plain = [[ast.copy_location(ast.arg(x.arg), x) for x in g] for g in (a.posonlyargs, a.args, a.kwonlyargs)]
+        vararg = ast.arg(a.vararg.arg) if a.vararg else None
+        kwarg = ast.arg(a.kwarg.arg) if a.kwarg else None
+        missing: list[ast.expr | None] = [None for _ in a.kwonlyargs]
+        args = ast.arguments(plain[0], plain[1], vararg, plain[2], missing, kwarg, [])
+        out = ast.FunctionDef(self.node.name, args, self.block(self.node.body) or [ast.Pass()], [])
+        ast.copy_location(out, self.node)
+        ast.fix_missing_locations(out)
+        return out
+
+    def fresh(self) -> str:
+        self.count += 1
+        return f"_tl{self.count}"
+
+    def refuse(self, node: Any, what: str, help: str) -> LanguageError:
+        return LanguageError(
+            f"{what} is not part of the kernel language", code="TL0111",
+            span=Span.of(node, self.file, self.node.name), help=help,
+        )
+
+    # -------------------------------------------------------------------------------- statements
+
+    def block(self, stmts: Sequence[ast.stmt]) -> list[ast.stmt]:
+        out: list[ast.stmt] = []
+        for s in stmts:
+            new = self.stmt(s)
+            for n in new:
+                if n is not s:
+                    ast.copy_location(n, s)
+            out.extend(new)
+        return out
+
+    def stmt(self, s: ast.stmt) -> list[ast.stmt]:
+        if type(s) in _REFUSED:
+            raise self.refuse(s, _REFUSED[type(s)], "kernels run to completion; use plain statements")
+        method = getattr(self, f"s_{type(s).__name__}", None)
+        return method(s) if method else [self.map(s)]
+
+    def s_FunctionDef(self, s: ast.FunctionDef) -> list[ast.stmt]:
+        return [s]
+
+    def s_ClassDef(self, s: ast.ClassDef) -> list[ast.stmt]:
+        return [s]
+
+    def s_Expr(self, s: ast.Expr) -> list[ast.stmt]:
+        if isinstance(s.value, ast.Constant):
+            return [s]
+        return [ast.Expr(_call("expr", self.expr(s.value)))]
+
+    def s_Return(self, s: ast.Return) -> list[ast.stmt]:
+        value = self.expr(s.value) if s.value is not None else ast.Constant(None)
+        return [ast.Return(_call("ret", value))]
+
+    def s_Assert(self, s: ast.Assert) -> list[ast.stmt]:
+        message = self.expr(s.msg) if s.msg is not None else ast.Constant(None)
+        text = ast.Constant(ast.unparse(s.test))
+        return [ast.Expr(_call("assert_", self.expr(s.test), _lambda(message), text))]
+
+    def s_Break(self, s: ast.Break) -> list[ast.stmt]:
+        return [ast.If(_call("break_"), [ast.copy_location(ast.Break(), s)], [])]
+
+    def s_Continue(self, s: ast.Continue) -> list[ast.stmt]:
+        return [ast.If(_call("continue_"), [ast.copy_location(ast.Continue(), s)], [])]
+
+    def s_Assign(self, s: ast.Assign) -> list[ast.stmt]:
+        value = self.expr(s.value)
+        if len(s.targets) == 1:
+            return self.assign(s.targets[0], value)
+        tmp = self.fresh()
+        first = next((t.id for t in s.targets if isinstance(t, ast.Name)), "v")
+        out: list[ast.stmt] = [ast.Assign([ast.Name(tmp, ast.Store())], _call("value", value, _constant(first)))]
+        for t in s.targets:
+            out += self.assign(t, ast.Name(tmp, ast.Load()))
+        return out
+
+    def s_AnnAssign(self, s: ast.AnnAssign) -> list[ast.stmt]:
+        if s.value is not None:
+            return self.assign(s.target, self.expr(s.value))
+        if not isinstance(s.target, ast.Name):
+            return [s]
+        name = s.target.id
+        value = _call("annotate", _constant(name), _lambda(s.annotation), _lambda(ast.Name(name, ast.Load())))
+        return [ast.Assign([ast.Name(name, ast.Store())], value)]
+
+    def s_AugAssign(self, s: ast.AugAssign) -> list[ast.stmt]:
+        op, value = _constant(type(s.op).__name__), self.expr(s.value)
+        t = s.target
+        if isinstance(t, ast.Name):
+            new = _call("augassign", _constant(t.id), op, _lambda(ast.Name(t.id, ast.Load())), value)
+            return [ast.Assign([ast.Name(t.id, ast.Store())], new)]
+        if isinstance(t, ast.Subscript):
+            return [ast.Expr(_call("augsetitem", self.expr(t.value), self.key(t.slice), op, value))]
+        return [ast.Expr(_call("augsetattr", self.expr(t.value), _constant(t.attr), op, value))]
+
+    def assign(self, t: ast.expr, value: ast.expr) -> list[ast.stmt]:
+        if isinstance(t, ast.Name):
+            new = _call("assign", _constant(t.id), value, _lambda(ast.Name(t.id, ast.Load())))
+            return [ast.Assign([ast.Name(t.id, ast.Store())], new)]
+        if isinstance(t, ast.Subscript):
+            return [ast.Expr(_call("setitem", self.expr(t.value), self.key(t.slice), value))]
+        if isinstance(t, ast.Attribute):
+            return [ast.Expr(_call("setattr", self.expr(t.value), _constant(t.attr), value))]
+        assert isinstance(t, (ast.Tuple, ast.List))
+        return self.unpack(t, value)
+
+    def unpack(self, t: ast.Tuple | ast.List, value: ast.expr) -> list[ast.stmt]:
+        star = next((n for n, e in enumerate(t.elts) if isinstance(e, ast.Starred)), None)
+        leaves = [e.value if isinstance(e, ast.Starred) else e for e in t.elts]
+        names = [e.id if isinstance(e, ast.Name) else "v" for e in leaves]
+        temps = [self.fresh() for _ in leaves]
+        left = ast.Tuple([ast.Name(n, ast.Store()) for n in temps], ast.Store())
+        out: list[ast.stmt] = [
+            ast.Assign([left], _call("unpack", value, _constant(names), ast.Constant(star)))
+        ]
+        for leaf, tmp in zip(leaves, temps, strict=True):
+            out += self.assign(leaf, ast.Name(tmp, ast.Load()))
+        return out
+
+    def s_For(self, s: ast.For) -> list[ast.stmt]:
+        names, structured = _target_names(s.target)
+        iterable = _call(
+            "loop", self.iterable(s.iter), _constant(names), ast.Constant(structured),
+            _constant(sorted(self.escaping[s])), ast.Constant(bool(s.orelse)),
+        )
+        ast.copy_location(iterable, s.iter)
+        return [ast.For(s.target, iterable, self.block(s.body), self.block(s.orelse))]
+
+    def iterable(self, e: ast.expr) -> ast.expr:
+        if isinstance(e, ast.Call) and isinstance(e.func, ast.Name) and e.func.id == "range" and not e.keywords:
+            return ast.copy_location(_call("range_", e.func, *(self.expr(a) for a in e.args)), e)
+        return self.expr(e)  # type: ignore[no-any-return]
+
+    def s_While(self, s: ast.While) -> list[ast.stmt]:
+        iterable = _call(
+            "while_", _lambda(self.expr(s.test)), _constant(sorted(self.escaping[s])),
+            ast.Constant(bool(s.orelse)), ast.Constant(_leaves_loop(s.body)),
+            ast.Constant(isinstance(s.test, ast.Constant)),
+        )
+        ast.copy_location(iterable, s.test)
+        return [ast.For(ast.Name(self.fresh(), ast.Store()), iterable, self.block(s.body), self.block(s.orelse))]
+
+    def s_If(self, s: ast.If) -> list[ast.stmt]:
+        tmp = self.fresh()
+        test = _call("if_", self.expr(s.test), _constant(sorted(self.escaping[s])))
+        ast.copy_location(test, s.test)
+
+        def step(method: str) -> ast.expr:
+            return ast.Call(ast.Attribute(ast.Name(tmp, ast.Load()), method, ast.Load()), [], [])
+
+        out: list[ast.stmt] = [ast.Assign([ast.Name(tmp, ast.Store())], test), ast.If(step("then"), self.block(s.body), [])]
+        if s.orelse:
+            out.append(ast.If(step("orelse"), self.block(s.orelse), []))
+        out.append(ast.Expr(step("end")))
+        return out
+
+    def s_With(self, s: ast.With) -> list[ast.stmt]:
+        items = []
+        for item in s.items:
+            names, structured = _target_names(item.optional_vars) if item.optional_vars is not None else ([], False)
+            context = _call("with_", self.expr(item.context_expr), _constant(names), ast.Constant(structured))
+            items.append(ast.withitem(ast.copy_location(context, item.context_expr), item.optional_vars))
+        return [ast.With(items, self.block(s.body))]
+
+    def s_Try(self, s: ast.Try) -> list[ast.stmt]:
+        handlers = []
+        for h in s.handlers:
+            new = ast.ExceptHandler(h.type, h.name, self.block(h.body))
+            handlers.append(ast.copy_location(new, h))
+        return [ast.Try(self.block(s.body), handlers, self.block(s.orelse), self.block(s.finalbody))]
+
+    def s_Match(self, s: ast.Match) -> list[ast.stmt]:
+        cases = [ast.match_case(c.pattern, c.guard and self.expr(c.guard), self.block(c.body)) for c in s.cases]
+        return [ast.Match(self.expr(s.subject), cases)]
+
+    # ------------------------------------------------------------------------------- expressions
+
+    def map(self, n: Any) -> Any:
+        """`n` with its expressions rewritten; `n` itself if nothing below changed."""
+        changed = False
+        values: dict[str, Any] = {}
+        for name, old in ast.iter_fields(n):
+            new: Any = old
+            if isinstance(old, ast.AST):
+                new = self.expr(old)
+            elif isinstance(old, list):
+                new = [self.expr(x) if isinstance(x, ast.AST) else x for x in old]
+                if all(a is b for a, b in zip(new, old, strict=True)):
+                    new = old
+            changed |= new is not old
+            values[name] = new
+        return ast.copy_location(type(n)(**values), n) if changed else n
+
+    def expr(self, e: Any) -> Any:
+        if isinstance(e, (ast.Name, ast.Constant)):
+            return e
+        if type(e) in _REFUSED:
+            raise self.refuse(e, _REFUSED[type(e)], "return a list, or write the loop out")
+        method = getattr(self, f"e_{type(e).__name__}", None)
+        if method is None:
+            return self.map(e)
+        new = method(e)
+        return new if new is e else ast.copy_location(new, e)
+
+    def e_Lambda(self, e: ast.Lambda) -> ast.expr:
+        return e  # plain Python; it may be called long after this trace is over
+
+    def e_BoolOp(self, e: ast.BoolOp) -> ast.expr:
+        if _assigns(e):
+            return e
+        name = "and_" if isinstance(e.op, ast.And) else "or_"
+        first, *rest = [self.expr(v) for v in e.values]
+        return _call(name, first, *(_lambda(v) for v in rest))
+
+    def e_UnaryOp(self, e: ast.UnaryOp) -> ast.expr:
+        if isinstance(e.op, ast.Not):
+            return _call("not_", self.expr(e.operand))
+        return self.map(e)
+
+    def e_IfExp(self, e: ast.IfExp) -> ast.expr:
+        if _assigns(e):
+            return e
+        return _call("ifexp", self.expr(e.test), _lambda(self.expr(e.body)), _lambda(self.expr(e.orelse)))
+
+    def e_Compare(self, e: ast.Compare) -> ast.expr:
+        membership = any(isinstance(op, (ast.In, ast.NotIn)) for op in e.ops)
+        if (len(e.ops) == 1 and not membership) or _assigns(e):
+            return self.map(e)
+        args: list[ast.expr] = [self.expr(e.left)]
+        for op, right in zip(e.ops, e.comparators, strict=True):
+            args += [ast.Constant(type(op).__name__), _lambda(self.expr(right))]
+        return _call("compare", *args)
+
+    def key(self, index: ast.expr) -> ast.expr:
+        """An index as a value: `_tl_.key[i, 0:n]` gives back what stands in the brackets."""
+        target = ast.Attribute(ast.Name(TRACE_NAME, ast.Load()), "key", ast.Load())
+        return ast.Subscript(target, self.expr(index), ast.Load())
+
+
+def _assigns(e: ast.expr) -> bool:
+    """`:=` binds a name of the function, which a lambda could not: such an expression stays as it is."""
+    return any(isinstance(n, ast.NamedExpr) for n in ast.walk(e))
+
+
+def _target_names(t: ast.expr) -> tuple[list[str], bool]:
+    """Names for the variables of a loop or a launch, and whether they are unpacked from a tuple."""
+    if isinstance(t, ast.Name):
+        return [t.id], False
+    if isinstance(t, (ast.Tuple, ast.List)):
+        return [e.id if isinstance(e, ast.Name) else "v" for e in t.elts], True
+    return ["v"], False
+
+
+def _leaves_loop(body: Sequence[ast.stmt]) -> bool:
+    """Is there a `break`, or anything else that may end the loop, in its own body?"""
+    stack: list[ast.AST] = list(body)
+    while stack:
+        n = stack.pop()
+        if isinstance(n, (ast.Break, ast.Return)):
+            return True
+        if isinstance(n, ast.Attribute) and n.attr in ("loop_break", "thread_return"):
+            return True
+        if not isinstance(n, (ast.FunctionDef, ast.Lambda)):
+            stack.extend(ast.iter_child_nodes(n))
+    return False
