@@ -3,51 +3,13 @@
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tilelang.codegen.llvm import llvm_ir
-from tilelang.ir import Broadcast, Buffer, Builder, Kernel, Ramp, Var, call, const, maximum, session
-from tilelang.runtime.llvm_jit import compile_module, load
-from tilelang.target import Target
-
-
-def block_vars() -> tuple[Var, Var, Var]:
-    return Var("bx"), Var("by"), Var("bz")
-
-
-def make(
-    name: str, args: list[Any], body: Any, grid: tuple[Any, ...] = (1, 1, 1), blocks: Any = None
-) -> Kernel:
-    threads = tuple(Var(n) for n in ("tx", "ty", "tz"))
-    extents = tuple(const(g) if isinstance(g, int) else g for g in grid)
-    return Kernel(name, tuple(args), body, extents, (1, 1, 1), blocks or block_vars(), threads)
-
-
-def build(kernel: Kernel) -> Callable[..., str | None]:
-    """A callable over numpy arrays and Python scalars; returns the failed assertion's message."""
-    code = load(compile_module(llvm_ir([kernel], Target("llvm"))), [kernel.name])
-    types: list[Any] = []
-    for a in kernel.args:
-        if isinstance(a, Buffer):
-            types.append(ctypes.c_void_p)
-        else:
-            types.append(np.ctypeslib.as_ctypes_type(a.dtype.as_numpy()))
-    f = ctypes.CFUNCTYPE(ctypes.c_char_p, *types, ctypes.c_int64, ctypes.c_int64)(
-        code.address(kernel.name)
-    )
-
-    def call(*args: Any, blocks: int = 1, first: int = 0) -> str | None:
-        raw = [a.ctypes.data if isinstance(a, np.ndarray) else a for a in args]
-        error = f(*raw, first, blocks)
-        return error.decode() if error else None
-
-    call.code = code  # type: ignore[attr-defined]
-    return call
+from tests.codegen.llvm_support import block_vars, build, make
+from tilelang.ir import Broadcast, Buffer, Builder, Kernel, Ramp, call, const, maximum, session
 
 
 def test_add_with_a_grid() -> None:

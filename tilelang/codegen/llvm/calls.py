@@ -13,7 +13,7 @@ from tilelang.errors import InternalError
 from tilelang.ir import DType, StringImm
 
 from .convert import cast, narrow, resize, widen
-from .math import FAST, FLOAT_FUNCTIONS, LIBM
+from .math import FAST, FLOAT_FUNCTIONS, define
 from .types import bits_of, elem_of, is_narrow, memory_elem
 from .writer import Value
 
@@ -59,8 +59,6 @@ def unary(name: str, x: Value) -> Value:
 
 def _call_vector(name: str, *args: Value) -> Value:
     """A call of our own function of that many lanes, defined at its first use."""
-    from .math import define  # it uses this module's writer only through values
-
     x = args[0]
     callee = define(x.fn.module, name, x.lanes)
     return x.fn.emit(
@@ -77,8 +75,7 @@ def _libm(name: str, *args: Value) -> Value:
         return 1.0 / (_libm("exp", -x) + 1.0)
     if name == "rcp":
         return 1.0 / x
-    symbol = LIBM.get(name, name)
-    lanes = [x.fn.call(symbol, "double", 1, [a.lane(k) for a in args]) for k in range(x.lanes)]
+    lanes = [x.fn.call(name, "double", 1, [a.lane(k) for a in args]) for k in range(x.lanes)]
     return x.fn.build_vector(lanes)
 
 

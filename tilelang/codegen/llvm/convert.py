@@ -163,7 +163,11 @@ def narrow(v: Value, dtype: DType, half: bool = True) -> Value:
     signed = code | sign
     if f.unsigned_zero:
         signed = code.cmp("eq", 0).select(0, code.cmp("eq", f.nan).select(f.nan, signed))
-    nan = f.nan if f.unsigned_zero or f.overflow == f.largest else (sign | f.nan)
+    nan: Value | int = sign | f.nan
+    if f.unsigned_zero:
+        nan = f.nan
+    elif f.overflow == f.largest:  # no code is free for NaN: a zero, as ml_dtypes has it
+        nan = sign ^ f.nan
     return a.cmp("ugt", _INF).select(nan, signed).convert("trunc", elem_of(dtype))
 
 

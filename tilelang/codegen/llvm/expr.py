@@ -296,10 +296,8 @@ class Expressions(Memory):
         a, dtype = self.value(e.a), e.dtype
         if is_narrow(dtype):
             form = FORMATS.get(dtype.row.name)
-            if (
-                (form is None
-                and dtype.row.name != "bfloat16")
-                or (form is not None and form.unsigned_zero)
+            if (form is None and dtype.row.name != "bfloat16") or (
+                form is not None and form.unsigned_zero
             ):
                 return self.in_float(dtype, lambda x: -x, a)
             return a ^ (1 << ((form.bits if form else 16) - 1))

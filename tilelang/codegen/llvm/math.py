@@ -6,8 +6,10 @@ vector code: no call of the C library per lane. Errors are in units in the last 
 float32 result against the exact value, as the tests measure them over the whole range, subnormals
 included; infinities, NaN, signed zeros and domain errors give what C99 Annex F says.
 
-    exp exp2 exp10 log log2 log10 log1p rsqrt sin cos erf pow sigmoid asin acos    2 ULP
-    tanh sinh cosh tan atan atan2                                                  3 ULP
+    pow                                                                                    1 ULP
+    exp exp2 exp10 log log2 log10 log1p rsqrt tanh sin cos sinh cosh acos atan atan2 erf    2 ULP
+    sigmoid asin                                                                           3 ULP
+    tan                                                                                    4 ULP
 
 Polynomials are minimax fits (weighted least squares, reweighted to equal ripple, coefficients rounded one
 after another) of the form and on the interval that stand beside them.
@@ -15,6 +17,7 @@ after another) of the form and on the interval that stand beside them.
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import TYPE_CHECKING
 
@@ -28,8 +31,6 @@ FAST = {
     "fast_exp": "exp", "fast_exp2": "exp2", "fast_exp10": "exp10", "fast_log": "log", "fast_log2": "log2",
     "fast_log10": "log10", "fast_sin": "sin", "fast_cos": "cos", "fast_tan": "tan", "fast_rcp": "rcp",
 }  # fmt: skip
-# float64 goes to the C library; where its name differs.
-LIBM: dict[str, str] = {}
 
 # e**r = 1 + r + r*r*P(r), |r| <= ln(2)/2
 _EXP = (
@@ -102,6 +103,12 @@ _PIO2_D, _PIO2_D_REST = 1.5707963267341256, 6.077100506506192e-11
 _ROUND = 12582912.0  # 1.5 * 2**23: adding it rounds to an integer, which is then in the low bits
 _ROUND_BITS = 0x4B400000
 _ROUND_D = 6755399441055744.0  # the same in float64
+_HUGE = 28  # from 2**28 on, angles are reduced by table
+# 2/pi with 320 fractional bits
+_TWO_OVER_PI = int(
+    "a2f9836e4e441529fc2757d1f534ddc0db6295993c439041fe5163abdebbc561b7246e3a424dd2e0"
+    , 16,
+)  # fmt: skip
 _INF = math.inf
 _NAN_BITS = 0x7FC00000
 
@@ -195,11 +202,11 @@ def _sigmoid(x: Value) -> Value:
 
 def _tanh(x: Value) -> Value:
     a = _abs(x)
-    square = x * x
-    small = _fma(x * square, _poly(square, _TANH), x)
+    square = a * a
+    small = _fma(a * square, _poly(square, _TANH), a)
     e = _exp(a + a)
     large = 1.0 - 2.0 / (e + 1.0)
-    return a.cmp("olt", 0.55).select(small, _like(large, x))
+    return _like(a.cmp("olt", 0.55).select(small, large), x)
 
 
 def _sinh(x: Value) -> Value:
@@ -290,14 +297,69 @@ def _rcp(x: Value) -> Value:
 
 
 def _reduce(x: Value) -> tuple[Value, Value]:
-    """x - n*pi/2 in [-pi/4, pi/4], and n mod 4. In float64, where that is exact enough up to 2**28;
-    beyond (no realistic angle) the remainder is taken first, lane by lane."""
+    """x - n*pi/2 in [-pi/4, pi/4], and n mod 4: in float64, which is exact enough up to 2**28.
+    Whether any lane is larger is a branch that is hardly ever taken."""
+    fn = x.fn
     wide = x.convert("fpext", "double")
     shifted = _fma(wide, 2 / math.pi, _ROUND_D)
     n = shifted - _ROUND_D
-    r = _fma(n, -_PIO2_D_REST, _fma(n, -_PIO2_D, wide))
+    near = _fma(n, -_PIO2_D_REST, _fma(n, -_PIO2_D, wide)).convert("fptrunc", "float")
     quadrant = shifted.bitcast("i64").convert("trunc", "i32")
-    return r.convert("fptrunc", "float"), quadrant
+    huge = _abs(x).cmp("oge", float(1 << _HUGE))
+    start, far, join = fn.block, fn.label("far"), fn.label("join")
+    fn.branch(fn.any_lane(huge), far, join)
+    fn.start(far)
+    far_r, far_quadrant = _reduce_huge(x)
+    r = huge.select(far_r, near)
+    q = huge.select(far_quadrant, quadrant)
+    end = fn.block
+    fn.start(join)
+    r = fn.phi("float", x.lanes, [(near.text, start), (r.text, end)])
+    return r, fn.phi("i32", x.lanes, [(quadrant.text, start), (q.text, end)])
+
+
+def _reduce_huge(x: Value) -> tuple[Value, Value]:
+    """x = m * 2**k with a 24-bit m: a table has 2**k * 2/pi modulo 4, in a first part so short that
+    its product with m is exact, and the rest."""
+    fn = x.fn
+    bits = x.bitcast("i32")
+    exponent = bits.lshr(23) & 0xFF
+    low = 127 + _HUGE
+    row = exponent.cmp("ult", low).select(0, exponent.cmp("ugt", 254).select(0, exponent - low))
+    m = ((bits & 0x7FFFFF) | 0x800000).convert("sitofp", "double")
+    m = x.cmp("olt", 0.0).select(-m, m)
+    first, rest = _two_over_pi()
+    turns = m * _lookup(fn, fn.module.table("tl.two_over_pi.first", first), row)
+    turns = turns - fn.intrinsic("roundeven", turns * 0.25) * 4.0
+    small = m * _lookup(fn, fn.module.table("tl.two_over_pi.rest", rest), row)
+    n = fn.intrinsic("roundeven", turns + small)
+    r = ((turns - n) + small) * (math.pi / 2)
+    return r.convert("fptrunc", "float"), n.convert("fptosi", "i32")
+
+
+def _lookup(fn: Function, table: str, row: Value) -> Value:
+    """table[row], lane by lane."""
+    base = Value(fn, table, "ptr")
+    lanes = [
+        fn.emit(
+            f"load double, {fn.gep(base, row.lane(k).convert('sext', 'i64'), 'double').typed}",
+            "double",
+        )
+        for k in range(row.lanes)
+    ]
+    return fn.build_vector(lanes)
+
+
+@functools.cache
+def _two_over_pi() -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """For each k of a float32 of at least 2**_HUGE: 2**k * 2/pi mod 4, as 26 fractional bits and the rest."""
+    first, rest = [], []
+    for exponent in range(_HUGE, 128):
+        scaled = (_TWO_OVER_PI << (exponent - 23)) & ((4 << 320) - 1)
+        head = scaled >> (320 - 26)
+        first.append(head / 2.0**26)
+        rest.append((scaled - (head << (320 - 26))) / 2.0**320)
+    return tuple(first), tuple(rest)
 
 
 def _sin_poly(r: Value) -> Value:
@@ -392,10 +454,10 @@ def _atan2(y: Value, x: Value) -> Value:
 
 def _erf(x: Value) -> Value:
     a = _abs(x)
-    small = _fma(x, _ERF_0, x * _poly(x * x, _ERF))
+    small = _fma(a, _ERF_0, a * _poly(a * a, _ERF))
     t = _clamp(a, 0.0, 4.0)
     large = 1.0 - _exp(t * _poly(t, _ERFC))
-    return a.cmp("olt", 1.0).select(small, _like(large, x))
+    return _like(a.cmp("olt", 1.0).select(small, large), x)
 
 
 def _pow(x: Value, y: Value) -> Value:

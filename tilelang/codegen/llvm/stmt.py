@@ -241,12 +241,10 @@ class Statements(Expressions):
             return f"ptr noalias %p{n}"
         if isinstance(arg, Var):
             elem = elem_of(arg.dtype)
-            value = Value(self.fn, f"%p{n}", elem)
-            if arg.dtype.is_bool:  # a byte, as C passes it
-                self.env[arg] = Value(self.fn, f"%p{n}", "i8").cmp("ne", 0)
-                return f"i8 zeroext %p{n}"
-            self.env[arg] = value
-            return f"{elem} %p{n}"
+            packed = arg.dtype.bits < 8  # travels as a byte
+            value = Value(self.fn, f"%p{n}", "i8" if packed else elem)
+            self.env[arg] = value.convert("trunc", elem) if packed else value
+            return value.typed
         raise InternalError(f"{type(arg).__name__} is no kernel argument on a CPU")
 
     def _bind_block(self, k: Kernel, block: Value, grid: list[Value]) -> None:

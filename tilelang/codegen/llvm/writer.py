@@ -40,6 +40,7 @@ class Module:
     def __init__(self) -> None:
         self.declarations: dict[str, str] = {}
         self.constants: dict[str, str] = {}
+        self.tables: dict[str, str] = {}
         self.functions: dict[str, str] = {}
 
     def declare(self, name: str, ret: str, params: Iterable[str]) -> None:
@@ -53,6 +54,15 @@ class Module:
             name = self.constants[text] = f"@.str{len(self.constants)}"
         return name
 
+    def table(self, name: str, values: Sequence[float]) -> str:
+        """The name of a constant array of doubles."""
+        if name not in self.tables:
+            items = ", ".join(f"double {literal('double', v)}" for v in values)
+            self.tables[name] = (
+                f"@{name} = private unnamed_addr constant [{len(values)} x double] [{items}], align 64"
+            )
+        return f"@{name}"
+
     def define(self, name: str, build: Callable[[], str]) -> None:
         """An internal function, built at its first use."""
         if name not in self.functions:
@@ -63,6 +73,7 @@ class Module:
         return "\n".join(
             [
                 *(_constant(name, text) for text, name in self.constants.items()),
+                *self.tables.values(),
                 *self.declarations.values(),
                 *self.functions.values(),
                 *bodies,
@@ -305,6 +316,12 @@ class Function:
         for k, item in enumerate(items):
             out = self.emit(f"insertelement {out.typed}, {item.typed}, i32 {k}", elem, n)
         return out
+
+    def any_lane(self, mask: Value) -> Value:
+        """Is any lane true?"""
+        if mask.lanes == 1:
+            return mask
+        return self.call(f"llvm.vector.reduce.or.v{mask.lanes}i1", "i1", 1, [mask])
 
     def slice(self, v: Value, start: int, count: int) -> Value:
         """Lanes [start, start + count) of a vector."""

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs hand-written DEVICE kernels of the CPU code generators on numpy arrays."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tilelang.codegen.llvm import llvm_ir
+from tilelang.ir import Buffer, Kernel, Var, const
+from tilelang.runtime.llvm_jit import compile_module, load
+from tilelang.target import Target
+
+
+def block_vars() -> tuple[Var, Var, Var]:
+    return Var("bx"), Var("by"), Var("bz")
+
+
+def make(
+    name: str, args: list[Any], body: Any, grid: tuple[Any, ...] = (1, 1, 1), blocks: Any = None
+) -> Kernel:
+    """A kernel with one thread per block."""
+    threads = (Var("tx"), Var("ty"), Var("tz"))
+    x, y, z = (const(g) if isinstance(g, int) else g for g in grid)
+    return Kernel(name, tuple(args), body, (x, y, z), (1, 1, 1), blocks or block_vars(), threads)
+
+
+def caller(kernel: Kernel, address: int, keep: Any) -> Callable[..., str | None]:
+    """A callable over numpy arrays and Python scalars; returns the failed assertion's message."""
+    types: list[Any] = []
+    for a in kernel.args:
+        if isinstance(a, Buffer):
+            types.append(ctypes.c_void_p)
+        else:
+            types.append(np.ctypeslib.as_ctypes_type(a.dtype.as_numpy()))
+    f = ctypes.CFUNCTYPE(ctypes.c_char_p, *types, ctypes.c_int64, ctypes.c_int64)(address)
+
+    def call(*args: Any, blocks: int = 1, first: int = 0) -> str | None:
+        raw = [a.ctypes.data if isinstance(a, np.ndarray) else a for a in args]
+        error = f(*raw, first, blocks)
+        return error.decode() if error else None
+
+    call.keep = keep  # type: ignore[attr-defined]
+    return call
+
+
+def build(kernel: Kernel) -> Callable[..., str | None]:
+    code = load(compile_module(llvm_ir([kernel], Target("llvm"))), [kernel.name])
+    return caller(kernel, code.address(kernel.name), code)
