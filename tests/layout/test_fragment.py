@@ -12,7 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tilelang import ir
-from tilelang.layout import Fragment, FragmentTable, mma_a, mma_b, mma_c, wgmma_a, wgmma_c
+from tilelang.layout import (
+    Fragment, FragmentTable, mma_a, mma_b, mma_c, owners, wgmma_a, wgmma_c,
+)
+from tilelang.layout.table import holders
 
 EXTENTS = st.sampled_from((1, 2, 3, 4, 5, 7, 8, 12, 16, 17, 24, 32, 33))
 THREADS = st.sampled_from((1, 2, 3, 4, 7, 12, 32, 48, 64, 96, 128))
@@ -221,6 +224,41 @@ def test_contains_and_compatible(data: st.DataObject) -> None:
     theirs = {c: {t for t, _ in p} for c, p in places(g).items()}
     assert f.contains(g) == all(theirs[c] <= mine[c] for c in mine)
     assert f.compatible(g) == (mine == theirs)
+
+
+@settings(deadline=None, max_examples=400)
+@given(fragments, fragments)
+def test_owner_algebra_agrees_with_enumeration(f: Fragment, g: Fragment) -> None:
+    """Digits of one fragment put over the shape and threads of another, where they fit."""
+    known = owners.contains(f, g) if (f.shape, f.threads) == (g.shape, g.threads) else None
+    if known is not None:
+        assert known == bool((holders(f) | ~holders(g)).all())
+
+
+@quick
+@given(shuffled(), st.data())
+def test_owner_algebra_on_permuted_digits(f: Fragment, data: st.DataObject) -> None:
+    """The same digits dealt otherwise to the same threads."""
+    axis = [(d, e) for _, e, d in f.thread_axis]
+    order = data.draw(st.permutations(axis))
+    threads, replicas, t = [], [], 1
+    for d, e in order:
+        if d is None:
+            replicas.append((e, t))
+        else:
+            threads.append(d._replace(stride=t))
+        t *= e
+    g = Fragment(f.shape, f.threads, threads, f.reg_digits, replicas)
+    freed = [d for d in g.thread_digits if data.draw(st.booleans())]
+    regs, r = list(g.reg_digits), g.regs
+    for d in freed:
+        regs.append(d._replace(stride=r))
+        r *= d.extent
+    kept = [d for d in g.thread_digits if d not in freed]
+    h = Fragment(f.shape, f.threads, kept, regs, [*g.replicas, *((d.extent, d.stride) for d in freed)])
+    assert h.contains(g)
+    for a, b in ((f, g), (g, f), (f, h), (h, f), (g, h)):
+        assert owners.contains(a, b) == bool((holders(a) | ~holders(b)).all())
 
 
 def test_default_deal_is_coalesced_and_wastes_nothing() -> None:

@@ -17,6 +17,7 @@ from tilelang.errors import InternalError
 from tilelang.ir import all_of, as_expr, is_const
 
 from . import digits as dg
+from . import owners
 from .digits import Digit, Replica
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class Fragment:
     def _check(self) -> None:
         dg.padded_extents((*self.thread_digits, *self.reg_digits), self.shape)
         at = 1
-        for stride, extent, _ in self._thread_axis:
+        for stride, extent, _ in self.thread_axis:
             if stride < at or stride % at:
                 raise InternalError(f"thread digits overlap: {self!r}")
             at = stride * extent
@@ -64,7 +65,7 @@ class Fragment:
     # --------------------------------------------------------------------------------------- facts
 
     @cached_property
-    def _thread_axis(self) -> tuple[tuple[int, int, Digit | None], ...]:
+    def thread_axis(self) -> tuple[tuple[int, int, Digit | None], ...]:
         """(stride, extent, digit or None for a replica), by stride."""
         axis: list[tuple[int, int, Digit | None]] = [(d.stride, d.extent, d) for d in self.thread_digits]
         axis += [(r.stride, r.extent, None) for r in self.replicas]
@@ -118,7 +119,7 @@ class Fragment:
     def coords_at(self, thread: Any, reg: Any) -> tuple[Any, ...]:
         """The element that (thread, reg) holds: the inverse. Outside `valid`, coordinates may exceed the shape."""
         parts: list[list[tuple[int, Any]]] = [[] for _ in self.shape]
-        for stride, extent, d in self._thread_axis:
+        for stride, extent, d in self.thread_axis:
             if d is not None:
                 parts[d.dim].append((d.div, dg.digit(thread, stride, extent, stride * extent >= self.threads)))
         for d in self.reg_digits:
@@ -172,7 +173,7 @@ class Fragment:
         """(modulus, used): threads t with t % modulus >= used hold nothing."""
         out: list[tuple[int, int]] = []
         at = 1
-        for stride, extent, _ in self._thread_axis:
+        for stride, extent, _ in self.thread_axis:
             if stride > at:
                 out.append((stride, at))
             at = stride * extent
@@ -328,17 +329,12 @@ class Fragment:
         if self.shape != other.shape or self.threads != other.threads:
             return False
         if isinstance(other, Fragment):
-            if self._owners() == other._owners():
-                return True
-            if self.replication == self.threads and not self._gaps:
-                return True
-        from .table import owners
+            known = owners.contains(self, other)
+            if known is not None:
+                return known
+        from .table import holders
 
-        mine, theirs = owners(self), owners(other)
-        return bool((mine | ~theirs).all())
-
-    def _owners(self) -> tuple[Any, ...]:
-        return self.thread_digits, self.replicas
+        return bool((holders(self) | ~holders(other)).all())
 
     def owner_table(self) -> np.ndarray[Any, Any]:
         """thread[replica, *coords] as a numpy array."""

@@ -155,7 +155,7 @@ class FragmentTable:
         """See `Fragment.contains`."""
         if self.shape != other.shape or self.threads != other.threads:
             return False
-        return bool((owners(self) | ~owners(other)).all())
+        return bool((holders(self) | ~holders(other)).all())
 
     def compatible(self, other: Any) -> bool:
         return self.contains(other) and other.contains(self)
@@ -244,7 +244,7 @@ class LayoutTable:
         return f"LayoutTable({list(self.shape)}, size={self.size}: {self.why_no_digits})"
 
 
-def owners(f: Fragment | FragmentTable) -> Array:
+def holders(f: Fragment | FragmentTable) -> Array:
     """held[flat element, thread]: does the thread hold the element?"""
     import numpy as np
 
