@@ -18,7 +18,7 @@ from tilelang.ir import TileOp
 
 if TYPE_CHECKING:
     from tilelang.config import Options
-    from tilelang.ir import Buffer, Builder, Expr
+    from tilelang.ir import Buffer, Builder, Expr, TensorMap
     from tilelang.target import Target
 
 
@@ -31,7 +31,7 @@ class LowerContext:
     facts: an `arith.Facts` with the ranges of all variables in scope. safe_values: what an
     out-of-bounds read of a global buffer gives (default 0). barrier: emits a barrier of exactly these
     `threads` (the whole block, or a named one inside a warp role). registers: fragment -> its per-thread
-    register array once its Alloc has been lowered.
+    register array once its Alloc has been lowered. tensor_maps: TMA descriptors that the kernel needs.
     """
 
     target: Target
@@ -45,6 +45,7 @@ class LowerContext:
     annotations: Mapping[str, Any] = field(default_factory=dict)
     barrier: Callable[[Builder], None] = lambda b: b.call("sync_threads")
     notes: list[str] = field(default_factory=list)
+    tensor_maps: list[TensorMap] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -33,15 +33,21 @@ def not_on_cpu(op: Any, ctx: Any) -> str | None:
 
 
 def emit_loops(
-    b: Builder, extents: Sequence[Any], body: Callable[[tuple[Expr, ...]], None]
+    b: Builder,
+    extents: Sequence[Any],
+    body: Callable[[tuple[Expr, ...]], None],
+    kind: str = "vectorized",
 ) -> None:
-    """Calls `body` inside a nest over `extents`; it writes to `b`, for one index tuple in any order."""
+    """Calls `body` inside a nest over `extents`; it writes to `b`, for one index tuple in any order.
+
+    kind: of the innermost loop.
+    """
     with ExitStack() as stack:
         loops = []
         for n, extent in enumerate(extents):
-            kind = "vectorized" if n == len(extents) - 1 else "serial"
             name = _NAMES[n] if n < len(_NAMES) else f"i{n}"
-            loops.append(stack.enter_context(b.for_(name, extent, kind=kind)))
+            last = n == len(extents) - 1
+            loops.append(stack.enter_context(b.for_(name, extent, kind=kind if last else "serial")))
         body(tuple(loops))
 
 

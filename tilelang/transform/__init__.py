@@ -50,8 +50,8 @@ def _row(
 
 PIPELINE: tuple[Pass, ...] = (
     _row("check_kernel"),
-    _row("plan_pipeline"),
     _row("specialize_warps", _warp_specialized),
+    _row("plan_pipeline"),
     _row("infer_layouts", _on_cuda),
     _row("insert_syncs", _on_cuda),
     _row("lower_tile_ops", establishes="LOOP"),

@@ -21,8 +21,23 @@ from typing import Any
 
 from tilelang.errors import LayoutError
 from tilelang.ir import (
-    Alloc, Buffer, Expr, Launch, Load, Parallel, PrimFunc, Rewriter, Role, Scope, Stmt, Store, TileStmt, const_int, seq,
-    substitute, walk,
+    Alloc,
+    Buffer,
+    Expr,
+    Launch,
+    Load,
+    Parallel,
+    PrimFunc,
+    Rewriter,
+    Role,
+    Scope,
+    Stmt,
+    Store,
+    TileStmt,
+    const_int,
+    seq,
+    substitute,
+    walk,
 )
 from tilelang.layout import Fragment, Layout
 from tilelang.tileop.base import LowerContext, select
@@ -114,7 +129,8 @@ class Inference:
         return s.map_children(lambda c: self._expand(c, threads) if isinstance(c, Stmt) else c)  # type: ignore[no-any-return]
 
     def _tile_op(self, s: Any, threads: int) -> Stmt:
-        ctx = LowerContext(**{**self.ctx.__dict__, "threads": threads, "layouts": self.layouts})
+        ctx = LowerContext(**{**self.ctx.__dict__, "threads": threads, "layouts": self.layouts,
+               "annotations": {**self.ctx.annotations, **s.annotations}})
         choice = select(s.op.LOWERINGS, s.op, ctx, s.annotations.get("lowering"))
         self.ctx.notes.append(f"{s.span}: T.{s.op.name}: {choice.text()}")
         if choice.lowering.name == "simt":

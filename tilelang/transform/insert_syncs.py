@@ -22,13 +22,41 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tilelang.ir import (
-    Access, Alloc, Bind, Buffer, Call, Const, Effects, Evaluate, Expr, For, If, Launch, Load, Parallel, PrimFunc, Region,
-    Role, Seq, Stmt, Store, TileStmt, Var, While, call, effects, flatten, seq, walk,
+    Access,
+    Alloc,
+    Bind,
+    Buffer,
+    Call,
+    Const,
+    Effects,
+    Evaluate,
+    Expr,
+    For,
+    If,
+    Launch,
+    Load,
+    Parallel,
+    PrimFunc,
+    Region,
+    Role,
+    Seq,
+    Stmt,
+    Store,
+    TileStmt,
+    Var,
+    While,
+    call,
+    effects,
+    flatten,
+    seq,
+    walk,
 )
 
 from .manager import PassContext
 
 ASYNC_UNITS = ("cp_async",)
+MBARRIER_UNITS = ("tma", "wgmma")
+"""Units whose shared operands are ordered by mbarriers, which the pass that pinned them has placed."""
 _WAITS = ("cp_async_wait",)
 
 
@@ -187,8 +215,10 @@ class _Inserter:
 def _effects(s: Stmt) -> Effects:
     """Effects of a statement; a tile op pinned to an asynchronous unit writes through that unit."""
     e = effects(s)
-    if type(s) is TileStmt and s.annotations.get("lowering") in ASYNC_UNITS:
-        unit = s.annotations["lowering"]
+    unit = s.annotations.get("lowering") if type(s) is TileStmt else None
+    if unit in MBARRIER_UNITS:
+        return Effects(tuple(a for a in e.accesses if not a.buffer.is_shared), e.barrier, e.opaque)
+    if unit in ASYNC_UNITS:
         return Effects(tuple(Access(a.region, a.kind, unit) for a in e.accesses), e.barrier, e.opaque)
     if type(s) is If:
         inner = [_effects(x) for x in (*flatten(s.then), *flatten(s.orelse))]
@@ -244,9 +274,7 @@ class Uniformity:
         if t is Store:
             private = s.buffer.is_local
             return private and self._mark(s.buffer, under or not all(self.expr(e) for e in (*s.indices, s.value)))
-        if t is If:
-            under = under or not self.expr(s.cond)
-        elif t is While:
+        if t is If or t is While:
             under = under or not self.expr(s.cond)
         elif t is For:
             changed = self._mark(s.var, not (self.expr(s.start) and self.expr(s.extent)))

@@ -16,8 +16,37 @@ from typing import Any
 
 from tilelang.errors import LayoutError
 from tilelang.ir import (
-    Alloc, Assume, Bind, Buffer, Builder, Call, Evaluate, Expr, For, If, Launch, Load, Parallel, PrimFunc, Rewriter, Role, Scope,
-    Seq, Stmt, Store, TileStmt, Var, While, all_of, call, const, effects, expr_effects, seq, substitute, walk,
+    Alloc,
+    Assume,
+    Bind,
+    Buffer,
+    Builder,
+    Call,
+    Evaluate,
+    Expr,
+    For,
+    If,
+    Launch,
+    Load,
+    Parallel,
+    PrimFunc,
+    Rewriter,
+    Role,
+    Scope,
+    Seq,
+    Stmt,
+    Store,
+    TileStmt,
+    Var,
+    While,
+    all_of,
+    call,
+    const,
+    effects,
+    expr_effects,
+    seq,
+    substitute,
+    walk,
 )
 from tilelang.tileop.base import LowerContext, select
 from tilelang.tileop.cpu import lower_parallel
@@ -45,7 +74,8 @@ def _top(s: Stmt, func: PrimFunc, ctx: PassContext) -> Stmt:
     body = lower.kernel(s.body)
     if named is not None:
         body = seq(Bind(named, tid), body)
-    return Launch(s.grid, s.threads, s.block_vars, s.thread_vars, body, s.annotations, s.span)
+    maps = {"tensor_maps": tuple(lower.ctx.tensor_maps)} if lower.ctx.tensor_maps else {}
+    return Launch(s.grid, s.threads, s.block_vars, s.thread_vars, body, {**s.annotations, **maps}, s.span)
 
 
 class Lowerer:
@@ -189,7 +219,7 @@ class Lowerer:
             self._registers(b, s)
             body = self.stmt(s.body)
             if s.annotations.get("elected"):
-                with b.if_(all_of((tid < 32, call("elect_one", (), "bool")))):
+                with b.if_(call("elect_one", (), "bool")):
                     b.emit(body)
             else:
                 b.emit(body)

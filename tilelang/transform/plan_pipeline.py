@@ -29,9 +29,39 @@ from typing import Any
 
 from tilelang.errors import OptionError
 from tilelang.ir import (
-    INTRINSICS, Alloc, Bind, Break, Buffer, Call, Const, Continue, Effects, Evaluate, Expr, For, If, Load, PrimFunc, Region,
-    Rewriter, Stmt, Store, TileStmt, Var, as_expr, call, const, effects, expr_effects, flatten, logical_and,
-    logical_not, refresh, seq, substitute, walk,
+    INTRINSICS,
+    Alloc,
+    Bind,
+    Break,
+    Buffer,
+    Call,
+    Const,
+    Continue,
+    Effects,
+    Evaluate,
+    Expr,
+    For,
+    If,
+    Load,
+    PrimFunc,
+    Region,
+    Rewriter,
+    Stmt,
+    Store,
+    TileStmt,
+    Var,
+    as_expr,
+    call,
+    const,
+    effects,
+    expr_effects,
+    flatten,
+    logical_and,
+    logical_not,
+    refresh,
+    seq,
+    substitute,
+    walk,
 )
 
 from .manager import PassContext
@@ -73,7 +103,7 @@ class _Pipeliner(Rewriter):
         self.resized: dict[Buffer, Buffer] = {}
         s = self.descend(s)
         self.outer.pop()
-        return _resize(s, self.resized) if self.resized else s
+        return resize(s, self.resized) if self.resized else s
 
     def visit_For(self, s: For) -> Stmt:
         rings = self.rings
@@ -343,7 +373,7 @@ class Ring:
         """The item for iteration `at` (counted from 0), its ring buffers moved to their slots."""
         s = self.loop
         body = substitute(item.stmt, {s.var: s.start + at})
-        body = _Slots(self.slots, at).visit(body)
+        body = Slots(self.slots, at).visit(body)
         if item.lead == 0:
             return body  # type: ignore[no-any-return]
         inside = at < s.extent
@@ -361,7 +391,7 @@ def _append(out: list[Stmt], s: Stmt) -> None:
         out.append(s)
 
 
-class _Slots(Rewriter):
+class Slots(Rewriter):
     """Accesses of a ring buffer get the slot of iteration `at` as first index."""
 
     def __init__(self, slots: dict[Buffer, tuple[Buffer, int, int]], at: Expr) -> None:
@@ -386,7 +416,7 @@ class _Slots(Rewriter):
         return Region(hit[0], (self.slot(hit[1]), *n.offsets), (const(1), *n.extents))
 
 
-def _resize(s: Stmt, resized: dict[Buffer, Buffer]) -> Stmt:
+def resize(s: Stmt, resized: dict[Buffer, Buffer]) -> Stmt:
     """Allocations (and layout annotations) of buffers that became rings."""
     class Allocs(Rewriter):
         def visit_Alloc(self, n: Alloc) -> Stmt:

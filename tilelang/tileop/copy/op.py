@@ -14,6 +14,7 @@ from ..regions import Pairing, nearness, pair, region_reads
 from ..simt import SIMT
 from .cp_async import CP_ASYNC
 from .cpu import CPU
+from .tma import TMA
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,7 +46,7 @@ class Copy(TileOp):
     loop_layout: Any = None
 
     name: ClassVar[str] = "copy"  # type: ignore[misc]
-    LOWERINGS: ClassVar[tuple[Lowering, ...]] = (CPU, CP_ASYNC, SIMT)
+    LOWERINGS: ClassVar[tuple[Lowering, ...]] = (CPU, TMA, CP_ASYNC, SIMT)
 
     @property
     def pairing(self) -> Pairing:

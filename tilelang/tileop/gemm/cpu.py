@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import gcd
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tilelang.ir import (
     Broadcast, Buffer, Const, DType, Expr, Load, Ramp, Region, as_bool, call, cast, const, minimum,
@@ -39,6 +39,10 @@ __all__ = ["CPU"]
 _PANEL_DEPTH = 256  # rows of B in a panel: with 32 columns of float32 that is 32 KiB
 _PAGE = 4096  # bytes after which addresses fall into the same sets of a first-level cache
 _WAYS = 8
+# Floats from 2^23 to 2^24 are the integers, their bit patterns are consecutive: a sum of integers that
+# starts in the middle is exact, and its bits less those of the start are the sum, while it is < 2^22.
+_MAGIC, _MAGIC_BITS, _MAGIC_REACH = 1.5 * 2**23, 0x4B400000, 2**22
+_TRANSPOSED = 8  # elements gathered into one vector where B is transposed
 _LATENCY = 8  # accumulators that hide the latency of two fma units (4 cycles each)
 
 At = Callable[[Expr, Expr], Expr]
@@ -78,6 +82,11 @@ def _compute_dtype(op: Gemm) -> DType:
     return DType("float32") if a.bits <= 8 else c
 
 
+def _largest(dtype: DType) -> int:
+    """The largest magnitude of an integer."""
+    return 1 << (dtype.bits - 1) if dtype.kind == "int" else (1 << dtype.bits) - 1
+
+
 def _plan(op: Gemm, ctx: LowerContext) -> _Plan | None:
     sizes = (op.m, op.n, op.k)
     if not all(type(e) is Const and e.value > 0 for e in sizes):
@@ -85,6 +94,8 @@ def _plan(op: Gemm, ctx: LowerContext) -> _Plan | None:
     m, n, k = (int(e.value) for e in sizes if type(e) is Const)
     dtype = _compute_dtype(op)
     depth = min(k, _PANEL_DEPTH)
+    if dtype.is_float and not op.c.dtype.is_float:
+        depth = min(k, (_MAGIC_REACH - 1) // _largest(op.a.dtype) // _largest(op.b.dtype))
     for d in range(depth, depth // 2, -1):
         if k % d == 0:
             depth = d
@@ -203,14 +214,19 @@ class _Panels:
         if not self.pack_b:
             return lambda k, j, lanes: _vector(op.b.buffer, source(self.k0 + k, j0 + j), lanes)
         packed = b.alloc("b_packed", (plan.depth * width,), plan.dtype)
-        order = ("j", "k") if op.trans_b else ("k", "j")
-        bounds = {"j": const(width), "k": self.depth}
-        kind = "serial" if op.trans_b else "vectorized"
-        with b.for_(order[0], bounds[order[0]]) as x, b.for_(order[1], bounds[order[1]], kind=kind) as y:
-            k, j = (y, x) if op.trans_b else (x, y)
-            value = Load(op.b.buffer, source(self.k0 + k, j0 + j))
-            b.store(packed, (k * width + j,), cast(value, plan.dtype))
+        with b.for_("k", self.depth) as k:
+            for j, n in _pieces(_vectors(width, _TRANSPOSED if op.trans_b else plan.lanes)):
+                b.store(packed, (_ramp(k * width + j, n),), self._column(source, k, j0 + j, n))
         return lambda k, j, lanes: _vector(packed, (k * width + j,), lanes)
+
+    def _column(self, source: Any, k: Expr, j: Expr, lanes: int) -> Expr:
+        """Row k of B from column j on; where B is transposed, gathered from as many of its rows."""
+        buffer = self.op.b.buffer
+        if not self.op.trans_b:
+            return cast(_vector(buffer, source(self.k0 + k, j), lanes), self.plan.dtype)
+        parts = [Load(buffer, source(self.k0 + k, j + n)) for n in range(lanes)]
+        whole = parts[0] if lanes == 1 else call("make_vector", parts, buffer.dtype.with_lanes(lanes))
+        return cast(whole, self.plan.dtype)
 
     def _micro(
         self, a: At, row: Callable[[Expr, int, int], Expr], i0: Expr, j0: Expr, rows: int,
@@ -218,7 +234,7 @@ class _Panels:
     ) -> None:
         b, dtype, width = self.b, self.plan.dtype, sum(widths)
         acc = b.alloc("acc", (rows * width,), dtype)
-        cells = [(r, sum(widths[:v]), n) for r in range(rows) for v, n in enumerate(widths)]
+        cells = [(r, j, n) for r in range(rows) for j, n in _pieces(widths)]
         for r, j, n in cells:
             b.store(acc, (_ramp(const(r * width + j), n),), self._start(i0 + r, j0 + j, n))
         with b.for_("k", self.depth) as k:
@@ -234,21 +250,24 @@ class _Panels:
             b.store(self.op.c.buffer, _ramped(index, n), self._finish(value, index, n))
 
     @property
-    def _adds_at_end(self) -> bool:
-        """Integers summed in floating point are added to C as integers."""
+    def _counts(self) -> bool:
+        """Are integers summed in floating point?"""
         return self.plan.dtype.is_float and not self.op.c.dtype.is_float
 
     def _start(self, i: Expr, j: Expr, lanes: int) -> Expr:
         zero = _wide(const(0, self.plan.dtype), lanes)
-        if self._adds_at_end or (type(self.clear) is Const and self.clear.value):
+        if self._counts:
+            return _wide(const(_MAGIC, self.plan.dtype), lanes)
+        if type(self.clear) is Const and self.clear.value:
             return zero
         return cast(_vector(self.op.c.buffer, self.c_at(i, j), lanes), zero.dtype)
 
     def _finish(self, value: Expr, index: tuple[Expr, ...], lanes: int) -> Expr:
         c = self.op.c.dtype.with_lanes(lanes)
-        if not self._adds_at_end:
+        if not self._counts:
             return cast(value, c)
-        whole = cast(cast(value, DType("int32").with_lanes(lanes)), c)
+        bits = call("reinterpret", (value,), DType("int32").with_lanes(lanes))
+        whole = cast(bits - _wide(const(_MAGIC_BITS), lanes), c)
         if type(self.clear) is Const and self.clear.value:
             return whole
         return _vector(self.op.c.buffer, index, lanes) + whole
@@ -262,6 +281,11 @@ def _vectors(width: int, lanes: int) -> tuple[int, ...]:
         out.append(1 << (rest.bit_length() - 1))
         rest -= out[-1]
     return tuple(out)
+
+
+def _pieces(widths: tuple[int, ...]) -> list[tuple[int, int]]:
+    """(first column, lanes) of vectors side by side."""
+    return [(sum(widths[:v]), n) for v, n in enumerate(widths)]
 
 
 def _ramp(base: Expr, lanes: int) -> Expr:

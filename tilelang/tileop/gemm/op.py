@@ -14,6 +14,7 @@ from ..regions import region_reads
 from ..simt import SIMT
 from .cpu import CPU
 from .mma import MMA
+from .wgmma import WGMMA
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,7 +42,7 @@ class Gemm(TileOp):
     clear_accum: Expr
 
     name: ClassVar[str] = "gemm"  # type: ignore[misc]
-    LOWERINGS: ClassVar[tuple[Lowering, ...]] = (CPU, MMA, SIMT)
+    LOWERINGS: ClassVar[tuple[Lowering, ...]] = (CPU, WGMMA, MMA, SIMT)
 
     @property
     def m(self) -> Expr:

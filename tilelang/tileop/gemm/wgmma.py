@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`T.gemm` by warpgroup-level tensor-core instructions (sm_90a): wgmma.mma_async from shared memory.
+
+In: A and B in shared tiles that TMA has written, C in a fragment. Out: one asynchronous group of
+wgmma's; `ctx.annotations["in_flight"]` groups may stay unfinished (default 0: it waits).
+Facts: PTX ISA, "Asynchronous warpgroup level matrix instructions": matrix descriptors, register
+fragments; the leading/stride byte offsets per swizzle and major were checked on an H200.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tilelang.ir import Buffer, Evaluate, Expr, Region, address_of, as_expr, call, cast, const, const_int
+from tilelang.layout import Layout, make_swizzled, wgmma_c
+
+from ..base import LowerContext, Lowering
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tilelang.ir import Builder
+
+    from .op import Gemm
+
+__all__ = ["WGMMA", "box_layout", "wait_for"]
+
+WARPGROUP = 128
+ATOM_M, ATOM_K, MAX_N = 64, 16, 256
+_NAMES = {"float16": "f16", "bfloat16": "bf16"}
+_TYPES = {("float16", "float32"), ("bfloat16", "float32")}
+_SWIZZLE_CODE = {128: 1, 64: 2, 32: 3}
+
+
+def _partition(m: int, n: int, groups: int) -> tuple[int, int] | None:
+    """Warpgroups along M first (they share B), then along N."""
+    for gm in range(groups, 0, -1):
+        gn = groups // gm
+        if gm * gn == groups and m % (ATOM_M * gm) == 0 and n % (8 * gn) == 0 and n // gn <= MAX_N:
+            return gm, gn
+    return None
+
+
+def _sizes(op: Gemm) -> tuple[int, int, int] | None:
+    sizes = [const_int(e) for e in (op.m, op.n, op.k)]
+    return None if None in sizes else (sizes[0], sizes[1], sizes[2])  # type: ignore[return-value]
+
+
+def _why_not(op: Gemm, ctx: LowerContext) -> str | None:
+    if not ctx.target.is_cuda or not ctx.target.has_wgmma:
+        return "the target has no wgmma"
+    if not ctx.options.wgmma:
+        return "wgmma is switched off"
+    if ctx.annotations.get("lowering") != "wgmma":
+        return "its operands are not staged by TMA in a warp-specialised loop"
+    return operand_why_not(op, ctx)
+
+
+def operand_why_not(op: Gemm, ctx: LowerContext) -> str | None:
+    """What speaks against wgmma when TMA stages the operands."""
+    if (str(op.a.dtype), str(op.c.dtype)) not in _TYPES or op.b.dtype is not op.a.dtype:
+        return f"there is no such wgmma for {op.a.dtype} x {op.b.dtype} -> {op.c.dtype}"
+    if not (op.a.buffer.is_shared and op.b.buffer.is_shared):
+        return "A or B is not in shared memory"
+    if not op.c.buffer.is_fragment or not op.c.is_whole:
+        return "C is not a whole fragment"
+    sizes = _sizes(op)
+    if sizes is None:
+        return "the tile has a symbolic size"
+    m, n, k = sizes
+    if k % ATOM_K:
+        return f"K = {k} is not a multiple of {ATOM_K}"
+    if ctx.threads % WARPGROUP:
+        return f"{ctx.threads} threads are not whole warpgroups of {WARPGROUP}"
+    if _partition(m, n, ctx.threads // WARPGROUP) is None:
+        return f"{ctx.threads // WARPGROUP} warpgroups cannot divide a {m} x {n} tile into multiples of {ATOM_M} x 8"
+    for r in (op.a, op.b):
+        if (const_int(r.extents[-1]) or 0) * r.dtype.bits // 8 % 32:
+            return f"rows of {r.buffer.name} are no multiple of 32 bytes"
+        if (const_int(r.extents[-2]) or 0) % 8:
+            return f"{r.buffer.name} has a number of rows that is no multiple of 8"
+    return None
+
+
+def box_layout(buffer: Buffer) -> Layout:
+    """The tile as TMA boxes of the widest swizzle, one after the other; leading dimensions stack."""
+    shape = tuple(int(const_int(s) or 0) for s in buffer.shape)
+    return make_swizzled(shape, buffer.dtype.bits, None, "box")
+
+
+def _layouts(op: Gemm, ctx: LowerContext) -> Mapping[Buffer, Any]:
+    sizes = _sizes(op)
+    assert sizes is not None
+    m, n, _ = sizes
+    parts = _partition(m, n, ctx.threads // WARPGROUP)
+    assert parts is not None
+    return {
+        op.c.buffer: wgmma_c(m, n, *parts), op.a.buffer: box_layout(op.a.buffer), op.b.buffer: box_layout(op.b.buffer),
+    }
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A shared operand: the bytes to step along K (per 16) and along M or N (per element row).
+
+    k_major: K is contiguous. width: bytes of a swizzled row. rows: rows of a box.
+    """
+
+    region: Region
+    k_major: bool
+    width: int
+    rows: int
+
+    @staticmethod
+    def of(r: Region, k_major: bool) -> Operand:
+        row_bytes = (const_int(r.buffer.shape[-1]) or 0) * r.dtype.bits // 8
+        width = next(w for w in (128, 64, 32) if row_bytes % w == 0)
+        return Operand(r, k_major, width, const_int(r.buffer.shape[-2]) or 0)
+
+    @property
+    def box(self) -> int:
+        """Bytes of one box."""
+        return self.rows * self.width
+
+    def descriptor(self) -> Expr:
+        start = address_of(self.region.buffer, *self.region.offsets)
+        lbo = 16 if self.k_major else self.box  # K-major swizzled: not used by the hardware
+        return call("wgmma_desc", (start, lbo, 8 * self.width, _SWIZZLE_CODE[self.width]), "uint64")
+
+    def k_offset(self, step: Any) -> Any:
+        """Bytes from the start to k-step `step` (16 elements of K)."""
+        if not self.k_major:
+            return step * (ATOM_K * self.width)
+        per_box = self.width // 32
+        return step // per_box * self.box + step % per_box * 32
+
+    def outer_offset(self, at: Any) -> Any:
+        """Bytes from the start to row (or column) `at` of the outer dimension."""
+        if self.k_major:
+            return at * self.width
+        per_box = self.width * 8 // self.region.dtype.bits
+        return at // per_box * self.box  # wgmma columns start on whole boxes
+
+
+def _emit(op: Gemm, ctx: LowerContext, b: Builder) -> None:
+    sizes = _sizes(op)
+    assert sizes is not None
+    m, n, k = sizes
+    parts = _partition(m, n, ctx.threads // WARPGROUP)
+    assert parts is not None
+    tiles, cols = m // parts[0] // ATOM_M, n // parts[1]
+    a, bb = Operand.of(op.a, not op.trans_a), Operand.of(op.b, op.trans_b)
+    regs = ctx.registers[op.c.buffer]
+    clear = as_expr(op.clear_accum)
+    with b.if_(clear), b.for_("r", regs.shape[0], kind="unroll") as r:
+        b.store(regs, (r,), 0)
+    group = call("warp_uniform", (ctx.tid // WARPGROUP,), "int32") if ctx.threads > WARPGROUP else const(0)
+    group = b.bind("warpgroup", group)
+    a_off = a.outer_offset(group // parts[1] * (m // parts[0]))
+    b_off = bb.outer_offset(group % parts[1] * cols) if parts[1] > 1 else const(0)
+    da = b.bind("desc_a", a.descriptor() + cast(a_off // 16, "uint64"))
+    db = b.bind("desc_b", bb.descriptor() + cast(b_off // 16, "uint64"))
+    name = f"wgmma_m64n{cols}k16_{_NAMES[op.a.dtype]}_f32_ss"
+    b.call("wgmma_fence")
+    with b.for_("ki", k // ATOM_K, kind="unroll") as ki, b.for_("mi", tiles, kind="unroll") as mi:
+        at_a = da + cast((a.k_offset(ki) + a.outer_offset(mi * ATOM_M)) // 16, "uint64")
+        at_b = db + cast(as_expr(bb.k_offset(ki)) // 16, "uint64")
+        args = (int(op.trans_a), int(not op.trans_b), address_of(regs, mi * (cols // 2)), at_a, at_b, 1)
+        b.emit(Evaluate(call(name, args), b.span))
+    b.call("wgmma_commit")
+    if not ctx.annotations.get("in_flight"):
+        wait_for(b, 0, regs)
+
+
+def wait_for(b: Builder, pending: int, regs: Buffer) -> None:
+    """Waits, and keeps the compiler from reading accumulators before it."""
+    b.call("wgmma_wait", pending)
+    b.call("reg_fence", regs.shape[0], address_of(regs, 0))
+
+
+WGMMA = Lowering("wgmma", _why_not, lambda op, ctx: 1.0, _emit, _layouts)

@@ -1,0 +1,272 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Producer and consumer warps for a pipelined loop (sm_90a).
+
+In: TILE stage, a kernel whose only pipelined loop stages all its shared operands by copies that TMA can
+do and multiplies them by gemms that wgmma can do. Out: the same kernel with one extra warp. One of its
+threads fills a ring of slots by TMA; the warpgroups of the user's threads consume them. Each slot has a
+`full` mbarrier (the bytes are there) and an `empty` one (each warpgroup has read it).
+
+    for k in T.Pipelined(K, 3): copy(A[k], S); gemm(S, …)
+->  with role(producer):  for k: wait(empty[k % 3]); expect(full[k % 3]); S3[k % 3] <- A[k]
+    with role(consumers): for k: wait(full[k % 3]); gemm(S3[k % 3], …)   # one wgmma group in flight
+                                 release(empty[(k - 1) % 3])
+                          rest of the kernel
+
+The decision asks each op's `why_not` and pins the lowering that it counts on. It is declined with a
+note when any op refuses, or when the loop is nested; the kernel then runs without roles.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tilelang.ir import (
+    Alloc, Assume, Bind, Buffer, Builder, Expr, For, Launch, PrimFunc, Rewriter, Role, Scope, Stmt, TileStmt, address_of,
+    as_expr, const_int, effects, expr_effects, flatten, free_vars, seq, substitute, walk,
+)
+from tilelang.tileop.copy.tma import TMA, tile_bytes
+from tilelang.tileop.gemm.wgmma import operand_why_not
+from tilelang.tileop.wait import WaitWgmma
+from tilelang.utils import prod
+
+from .kernel_context import kernel_context
+from .manager import PassContext
+from .plan_pipeline import Slots, inline_binds, normalize, resize, split_producers
+
+__all__ = ["run"]
+
+PRODUCER_THREADS = 32
+WARPGROUP = 128
+
+
+def run(func: PrimFunc, ctx: PassContext) -> PrimFunc:
+    def visit(s: Stmt) -> Stmt:
+        if type(s) is Launch:
+            return _kernel(s, func, ctx)
+        return s.map_children(lambda c: visit(c) if isinstance(c, Stmt) else c)  # type: ignore[no-any-return]
+
+    return func.with_body(visit(func.body))
+
+
+@dataclass
+class Plan:
+    """before, loop, after: the kernel's statements around the loop. producers: the copies, with their
+    conditions. consumers: the rest of the loop body. stages: slots of the ring."""
+
+    before: list[Stmt]
+    loop: For
+    after: list[Stmt]
+    allocs: list[Stmt]
+    producers: list[Stmt]
+    consumers: list[Stmt]
+    stages: int
+
+
+class Declined(Exception):
+    """Why this kernel gets no roles."""
+
+
+def _kernel(s: Launch, func: PrimFunc, ctx: PassContext) -> Stmt:
+    loops = [x for x in walk(s.body) if type(x) is For and x.kind == "pipelined"]
+    if not loops:
+        return s
+    try:
+        plan = _plan(s, loops, func, ctx)
+    except Declined as why:
+        ctx.note(f"{s.span}: no warp specialisation: {why}")
+        return s
+    return _Emitter(s, plan).emit()
+
+
+# ---------------------------------------------------------------------------------- decision
+
+
+def _plan(s: Launch, loops: list[For], func: PrimFunc, ctx: PassContext) -> Plan:
+    body = flatten(s.body)
+    loop = loops[0]
+    at = next((n for n, x in enumerate(body) if x is loop), -1)
+    stages = const_int(as_expr(loop.annotations.get("num_stages") or 0)) or 0
+    threads = prod(s.threads)
+    if len(loops) > 1 or at < 0:
+        raise Declined("the pipelined loop is nested, or not the only one")
+    if stages < 2:
+        raise Declined("fewer than two stages leave nothing to overlap")
+    if loop.annotations.get("order") or loop.annotations.get("stage"):
+        raise Declined("the loop has a schedule of the user's")
+    if threads % WARPGROUP or s.threads[1] * s.threads[2] != 1:
+        raise Declined(f"{s.threads} threads are not whole warpgroups of {WARPGROUP} along x")
+    if threads + PRODUCER_THREADS > ctx.target.max_threads:
+        raise Declined(f"no room for a producer warp beside {threads} threads")
+    allocs, producers, consumers = split_producers(loop, inline_binds(normalize(flatten(loop.body))), s)
+    if not producers:
+        raise Declined("no copy of the loop can run ahead")
+    plan = Plan(body[:at], loop, body[at + 1 :], allocs, producers, consumers, stages)
+    _check_ops(s, plan, func, ctx)
+    _check_scalars(plan)
+    return plan
+
+
+def _check_ops(s: Launch, plan: Plan, func: PrimFunc, ctx: PassContext) -> None:
+    lower = kernel_context(s, func, ctx)
+    for p in plan.producers:
+        if type(p) is not TileStmt:
+            raise Declined("a copy is conditional")
+        reason = TMA.why_not(p.op, lower)
+        if reason is not None:
+            raise Declined(f"copy to {p.op.dst.buffer.name}: {reason}")  # type: ignore[attr-defined]
+    staged = {p.op.dst.buffer for p in plan.producers}  # type: ignore[attr-defined]
+    gemms = [x for c in plan.consumers for x in walk(c) if type(x) is TileStmt and x.op.name == "gemm"]
+    if not gemms:
+        raise Declined("the loop has no gemm")
+    for g in gemms:
+        op: Any = g.op
+        reason = operand_why_not(op, replace(lower, threads=prod(s.threads)))
+        if reason is None and not (op.a.buffer in staged and op.b.buffer in staged):
+            reason = "an operand is not staged by the loop"
+        if reason is not None:
+            raise Declined(f"gemm: {reason}")
+    for c in plan.consumers:
+        others = [a for a in effects(c).accesses if a.buffer.root() in staged]
+        if others and not (type(c) is TileStmt and c.op.name == "gemm"):
+            raise Declined("a staged operand is used outside of a gemm")
+
+
+def _check_scalars(plan: Plan) -> None:
+    """What the copies' addresses need must be known to the producer warp too."""
+    shared = {x.var for x in plan.before if type(x) is Bind and _duplicable(x)}
+    bound = {x.var for x in plan.before if type(x) is Bind} - shared
+    for p in plan.producers:
+        if any(v in bound for v in free_vars(p)):
+            raise Declined("an address depends on a value that only the consumers have")
+
+
+def _duplicable(x: Bind) -> bool:
+    return not expr_effects(x.value).accesses
+
+
+# ---------------------------------------------------------------------------------- emission
+
+
+class _Emitter:
+    """Writes the two roles."""
+
+    def __init__(self, launch: Launch, plan: Plan) -> None:
+        self.launch, self.plan, self.span = launch, plan, plan.loop.span
+        self.threads = prod(launch.threads)
+        self.groups = self.threads // WARPGROUP
+        n = plan.stages
+        self.full = Buffer("full", (n,), "uint64", Scope.BARRIER, span=self.span)
+        self.empty = Buffer("empty", (n,), "uint64", Scope.BARRIER, span=self.span)
+        self.ring = {b: Buffer(b.name, (n, *b.shape), b.dtype, b.scope, span=b.span) for b in self._staged()}
+
+    def _staged(self) -> list[Buffer]:
+        return list(dict.fromkeys(p.op.dst.buffer for p in self.plan.producers))  # type: ignore[attr-defined]
+
+    def emit(self) -> Stmt:
+        s, plan = self.launch, self.plan
+        top, work = self._split_before()
+        producer = Role(
+            self.threads, PRODUCER_THREADS, self._produce(), {"name": "producer", "elected": True}, self.span
+        )
+        consume = seq(work, self._consume(), plan.after)
+        consumer = Role(0, self.threads, consume, {"name": "consumers"}, self.span)
+        body = resize(seq(top, plan.allocs, self._init(), producer, consumer), self.ring)
+        threads = (self.threads + PRODUCER_THREADS, 1, 1)
+        return Launch(s.grid, threads, s.block_vars, s.thread_vars, body, s.annotations, s.span)
+
+    def _split_before(self) -> tuple[list[Stmt], list[Stmt]]:
+        """Allocations and pure values belong to both roles; everything else is the consumers'."""
+        top = [x for x in self.plan.before if type(x) in (Alloc, Assume) or (type(x) is Bind and _duplicable(x))]
+        return top, [x for x in self.plan.before if not any(x is t for t in top)]
+
+    def _init(self) -> list[Stmt]:
+        """One thread initialises the barriers; everyone waits for that."""
+        b = Builder(self.span)
+        tid = self.launch.thread_vars[0]
+        with b.if_(tid == 0):
+            with b.for_("s", self.plan.stages, kind="unroll") as i:
+                b.call("mbar_init", address_of(self.full, i), 1)
+                b.call("mbar_init", address_of(self.empty, i), self.groups)
+            b.call("fence_mbar_init")
+        b.call("sync_threads")
+        allocs: list[Stmt] = [
+            Alloc(self.full, {"arrive_count": 1}, self.span), Alloc(self.empty, {"arrive_count": self.groups}, self.span),
+        ]
+        return [*allocs, b.finish()]
+
+    def _slot(self, k: Expr) -> Expr:
+        return k % self.plan.stages
+
+    def _parity(self, k: Expr) -> Expr:
+        return k // self.plan.stages % 2
+
+    def _at(self, stmts: list[Stmt], k: Expr) -> list[Stmt]:
+        """The statements of iteration `k` (from 0), on the ring's slot."""
+        loop = self.plan.loop
+        move = Slots({b: (wide, self.plan.stages, 0) for b, wide in self.ring.items()}, k)
+        return [move.visit(substitute(x, {loop.var: loop.start + k})) for x in stmts]
+
+    def _produce(self) -> Stmt:
+        plan, b = self.plan, Builder(self.span)
+        total = sum(tile_bytes(p.op) for p in plan.producers)  # type: ignore[attr-defined]
+        with b.for_(plan.loop.var.name, plan.loop.extent) as k:
+            slot = self._slot(k)
+            # a fresh barrier has completed the phase before 0: the first pass does not block
+            b.call("mbar_wait", address_of(self.empty, slot), self._parity(k) ^ 1)
+            b.call("mbar_expect_tx", address_of(self.full, slot), total)
+            pins = {"lowering": "tma", "barrier": address_of(self.full, slot)}
+            for p in self._at(plan.producers, k):
+                b.emit(TileStmt(p.op, {**p.annotations, **pins}, p.span))  # type: ignore[attr-defined]
+        return b.finish()
+
+    def _consume(self) -> Stmt:
+        plan, b = self.plan, Builder(self.span)
+        gemm = self._deferrable()
+        with b.for_(plan.loop.var.name, plan.loop.extent) as k:
+            slot = self._slot(k)
+            b.call("mbar_wait", address_of(self.full, slot), self._parity(k))
+            for x in self._at([_pinned(c, gemm is not None) for c in plan.consumers], k):
+                b.emit(x)
+            if gemm is None:
+                self._release(b, slot)
+            else:  # the group just issued stays in flight: the one before it is done, so is its slot
+                b.call("wgmma_wait", 1)
+                with b.if_(k > 0):
+                    self._release(b, self._slot(k - 1 + plan.stages))
+        if gemm is not None:
+            op: Any = gemm.op
+            b.emit(TileStmt(WaitWgmma(op.c, 0), {}, self.span))
+        return b.finish()
+
+    def _deferrable(self) -> TileStmt | None:
+        """The loop's gemm, if it is its last statement and nothing else in the loop touches its result."""
+        last = self.plan.consumers[-1]
+        if type(last) is not TileStmt or last.op.name != "gemm":
+            return None
+        c = last.op.c.buffer  # type: ignore[attr-defined]
+        others = self.plan.consumers[:-1]
+        if any(effects(x).touches(c) or _has_gemm(x) for x in others):
+            return None
+        return last
+
+    def _release(self, b: Builder, slot: Expr) -> None:
+        """One thread of each warpgroup says that the slot has been read."""
+        with b.if_(self.launch.thread_vars[0] % WARPGROUP == 0):
+            b.call("mbar_arrive", address_of(self.empty, slot))
+
+
+def _has_gemm(s: Stmt) -> bool:
+    return any(type(x) is TileStmt and x.op.name == "gemm" for x in walk(s))
+
+
+def _pinned(s: Stmt, deferred: bool) -> Stmt:
+    """Gemms of the loop are wgmma's; a deferred one is waited for later."""
+    class Pin(Rewriter):
+        def visit_TileStmt(self, n: TileStmt) -> Stmt:
+            if n.op.name != "gemm":
+                return n
+            return TileStmt(n.op, {**n.annotations, "lowering": "wgmma", "in_flight": int(deferred)}, n.span)
+
+    return Pin().visit(s)  # type: ignore[no-any-return]
+
