@@ -7,6 +7,8 @@ Names are imported on first use, so that `import tilelang` is quick and needs no
 from __future__ import annotations
 
 import importlib
+import sys
+from types import ModuleType
 from typing import Any
 
 __version__ = "0.1.0"
@@ -72,6 +74,16 @@ def __getattr__(name: str) -> Any:
         value = getattr(value, attribute)
     globals()[name] = value
     return value
+
+
+class _Package(ModuleType):
+    """`tilelang.jit` is the decorator, also after the package of that name was imported."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value.jit if name == "jit" and isinstance(value, ModuleType) else value)
+
+
+sys.modules[__name__].__class__ = _Package
 
 
 def __dir__() -> list[str]:
