@@ -13,12 +13,13 @@ import pytest
 from tilelang.codegen.cuda import cuda_source
 from tilelang.codegen.headers import device_headers
 from tilelang.config import Options
+from tilelang.errors import InternalError
 from tilelang.ir import (
     INTRINSICS,
     Bind,
-    Broadcast,
     Buffer,
     Builder,
+    DType,
     Expr,
     Intrinsic,
     Kernel,
@@ -42,10 +43,17 @@ UNARY = {
     for name, row in INTRINSICS.items()
     if row.header == "math" and row.doc.startswith(f"{name}(x)")
 } - {"reinterpret"}
-VALUES = frozenset(
-    """popcount clz reinterpret make_vector extract_lane address_of call_extern warp_uniform
-    elect_one""".split()
-)
+VALUES = {
+    "popcount",
+    "clz",
+    "reinterpret",
+    "make_vector",
+    "extract_lane",
+    "address_of",
+    "call_extern",
+    "warp_uniform",
+    "elect_one",
+}
 NARROW_ONLY = {name for name in UNARY if name.startswith("fast_")}
 
 
@@ -58,7 +66,7 @@ class Bench:
         self.out = {t: Buffer(f"out_{t}", [4096], t) for t in (*FLOATS, "int32", "bool")}
         self.src = {t: Buffer(f"src_{t}", [4096], t) for t in FLOATS}
         self.n = Var("n")
-        self.desc = Var("desc", "handle")
+        self.desc = Var("desc", DType("handle"))
         self.tx = Var("tx")
         self.shared = self.b.alloc("tile", [4096], "float16", "shared.dyn", offset=0)
         self.bar = self.b.alloc("bar", [4], "uint64", "shared.barrier", offset=8192)
@@ -94,9 +102,15 @@ class Bench:
         one = const(1)
         unused = (Var("by"), Var("bz"), Var("ty"), Var("tz"))
         return Kernel(
-            self.name, args, self.b.finish(), (one, one, one), (128, 1, 1),
-            (Var("bx"), *unused[:2]), (self.tx, *unused[2:]), 8192 + 64,
-        )  # fmt: skip
+            self.name,
+            args,
+            self.b.finish(),
+            (one, one, one),
+            (128, 1, 1),
+            (Var("bx"), *unused[:2]),
+            (self.tx, *unused[2:]),
+            8192 + 64,
+        )
 
     def load(self, dtype: str, lanes: int = 1) -> Expr:
         index: Expr = self.tx * 16
@@ -176,16 +190,30 @@ def use_effect(k: Bench, row: Intrinsic) -> None:
         k.b.call(name, address_of(c, 16), address_of(ab, 8), address_of(ab, 12))
     else:
         fixed = {
-            "print": [StringImm("%f %d\n"), k.load("float16"), k.tx], "trap": [], "sync_threads": [],
-            "named_barrier_sync": [const(1), const(64)], "named_barrier_arrive": [const(2), const(64)],
-            "sync_warp": [const(-1)], "cp_async_commit": [], "cp_async_wait": [const(1)],
-            "mbar_init": [bar, const(1)], "mbar_arrive": [bar], "mbar_expect_tx": [bar, const(64)],
-            "mbar_wait": [bar, k.tx & 1], "fence_mbar_init": [], "fence_proxy_async": [],
-            "prefetch_tensormap": [k.desc], "tma_store_commit": [], "tma_store_wait": [const(0)],
-            "setmaxnreg_inc": [const(240)], "setmaxnreg_dec": [const(40)], "wgmma_fence": [],
-            "wgmma_commit": [], "wgmma_wait": [const(0)],
+            "print": [StringImm("%f %d\n"), k.load("float16"), k.tx],
+            "trap": [],
+            "sync_threads": [],
+            "named_barrier_sync": [const(1), const(64)],
+            "named_barrier_arrive": [const(2), const(64)],
+            "sync_warp": [const(-1)],
+            "cp_async_commit": [],
+            "cp_async_wait": [const(1)],
+            "mbar_init": [bar, const(1)],
+            "mbar_arrive": [bar],
+            "mbar_expect_tx": [bar, const(64)],
+            "mbar_wait": [bar, k.tx & 1],
+            "fence_mbar_init": [],
+            "fence_proxy_async": [],
+            "prefetch_tensormap": [k.desc],
+            "tma_store_commit": [],
+            "tma_store_wait": [const(0)],
+            "setmaxnreg_inc": [const(240)],
+            "setmaxnreg_dec": [const(40)],
+            "wgmma_fence": [],
+            "wgmma_commit": [],
+            "wgmma_wait": [const(0)],
             "reg_fence": [const(4), address_of(k.regs["float32"], 0)],
-        }  # fmt: skip
+        }
         if name == "trap":
             with k.b.if_(k.n < 0):
                 k.b.call(name)
@@ -257,10 +285,12 @@ def test_every_row_compiles(arch: int, spelling: str) -> None:
 
 
 def test_rows_that_need_more_are_refused() -> None:
-    with session(), pytest.raises(Exception, match="needs sm_90"):
+    with session():
         k = Bench("k", 80)
         use(k, INTRINSICS["mbar_arrive"])
-        cuda_source([k.finish()], 80, FAST)
+        kernel = k.finish()
+        with pytest.raises(InternalError, match="needs sm_90"):
+            cuda_source([kernel], 80, FAST)
 
 
 WGMMA = [name for name in INTRINSICS if name.startswith("wgmma_m64")]

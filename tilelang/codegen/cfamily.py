@@ -57,8 +57,8 @@ _INFIX: dict[str, tuple[str, int]] = {
     "Mul": ("*", 12),
     "Div": ("/", 12), "TruncDiv": ("/", 12), "TruncMod": ("%", 12),
 }  # fmt: skip
-# Operators whose rank beside others few readers know: their operands get parentheses anyway.
-_UNFAMILIAR = frozenset({"BitOr", "BitXor", "BitAnd", "Shl", "Shr"})
+# Levels of bit operators and shifts, whose rank beside others few readers know.
+_BIT_LEVELS = frozenset({5, 6, 7, 10})
 # C promotes narrower operands to int, so that the result has another type and may leave the range.
 _C_INT_BITS = 32
 
@@ -169,11 +169,15 @@ class CFamily(ABC):
         return self._wrapped(e, text, prec)
 
     def _operand(self, parent: Expr, e: Expr, prec: int) -> str:
-        kind, own = type(parent).__name__, type(e).__name__
-        mixed = own in _INFIX and own != kind and (kind in _UNFAMILIAR or own in _UNFAMILIAR)
-        if (mixed and kind not in ("And", "Or")) or (kind == "Or" and own == "And"):
-            prec = UNARY
-        return self.expr(e, prec)
+        """An operand of an infix operator, with the parentheses that C needs and those that a
+        reader does: around bit operators, and around `&&` in `||`."""
+        text = self.expr(e)
+        own = self._memo[e][1]
+        kind = type(parent).__name__
+        bits = own in _BIT_LEVELS or _INFIX[kind][1] in _BIT_LEVELS
+        unlike = own < UNARY and type(e) is not type(parent) and kind not in ("And", "Or")
+        nested = kind == "Or" and own == _INFIX["And"][1]
+        return f"({text})" if own < prec or (bits and unlike) or nested else text
 
     def _wrapped(self, e: Expr, text: str, prec: int) -> tuple[str, int]:
         """C computes narrow integers as int: cast the result back."""

@@ -206,7 +206,7 @@ class CudaPrinter(CFamily):
             place = self.element_pointer(buffer, index.base)
             if buffer.dtype.lanes > 1:  # a vector of vectors is one longer vector
                 const = "" if buffer in self._written else "const "
-                place = f"({const}{self.ctype(buffer.dtype.element)}*){self._unary_operand(place)}"
+                place = f"({const}{self.ctype(buffer.dtype.element)}*){place}"
             return "vec", place, ""
         if buffer.dtype.lanes > 1:
             raise InternalError(
@@ -220,12 +220,8 @@ class CudaPrinter(CFamily):
             )
         return "indexed", self.pointer(buffer), f", {self.expr(index)}"
 
-    @staticmethod
-    def _unary_operand(place: str) -> str:
-        return place if place[0] in "&(" else f"({place})"
-
     def element_pointer(self, buffer: Buffer, index: Expr) -> str:
-        """A pointer to one element."""
+        """A pointer to one element, fit for a cast in front."""
         if buffer.scope == Scope.VAR:
             return f"&{self.names.of(buffer)}"
         if const_int(index) == 0:

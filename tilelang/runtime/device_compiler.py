@@ -85,7 +85,7 @@ def parse_usage(log: str) -> dict[str, KernelUsage]:
     return {name: KernelUsage(name, **values) for name, values in found.items()}
 
 
-def common_flags(arch: str, options: Options) -> list[str]:
+def common_flags(options: Options) -> list[str]:
     """Flags that NVRTC and nvcc spell alike."""
     flags = ["--std=c++17", "--ptxas-options=-v"]
     if options.fast_math:
@@ -108,7 +108,8 @@ def refused(compiler: str, log: str, source: str, headers: Mapping[str, str]) ->
     faults = list(_FAULT.finditer(log))
     if not faults:
         other = _OTHER.search(log)
-        text = other[0].strip() if other else (log.strip() or "no message")
+        text = other[0] if other else (log or "no message")
+        text = text.strip().removeprefix("nvrtc: error: ")
         return ToolchainError(
             f"{compiler} failed: {text}", code="TL0801", notes=[_whole(log)] if log.strip() else []
         )

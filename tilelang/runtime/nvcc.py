@@ -39,13 +39,13 @@ def find_nvcc() -> str:
 def compile_cubin(source: str, arch: str, options: Options, headers: Mapping[str, str]) -> Cubin:
     """Machine code for `arch` ("sm_90a")."""
     flags = ["-cubin", f"--gpu-architecture={arch}"]
-    return _compile(source, flags + common_flags(arch, options), headers, "kernel.cubin")
+    return _compile(source, flags + common_flags(options), headers, "kernel.cubin")
 
 
 def compile_ptx(source: str, arch: str, options: Options, headers: Mapping[str, str]) -> str:
     """PTX for `arch`, for people to read."""
     flags = ["-ptx", f"--gpu-architecture={arch.replace('sm_', 'compute_')}"]
-    made = _compile(source, flags + common_flags(arch, options), headers, "kernel.ptx")
+    made = _compile(source, flags + common_flags(options), headers, "kernel.ptx")
     return made.data.decode()
 
 

@@ -60,7 +60,7 @@ class Nvrtc:
     ) -> Cubin:
         """Cubin (or PTX) of `source`; `headers` maps include names to texts."""
         target = arch.replace("sm_", "compute_") if ptx else arch
-        flags = [f"--gpu-architecture={target}", *common_flags(arch, options)]
+        flags = [f"--gpu-architecture={target}", *common_flags(options)]
         if options.fast_compile and self.version >= _FAST_COMPILE_SINCE:
             flags.append("--Ofast-compile=mid")
         program = self._create(source, headers)

@@ -13,8 +13,10 @@ TL_DEV void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" :::
 // Until at most n groups are pending.
 template <int n> TL_DEV void wgmma_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(n) : "memory"); }
 
-// Keeps reads of n registers behind the wait before it: the wait names no registers, so nothing
-// else stops the compiler from moving them up. No instruction results.
+// Pins n registers in place; no instruction results. After a wait it keeps reads of accumulators
+// behind it: the wait names no registers, so nothing else stops the compiler from moving them up.
+// Between ordinary writes of accumulators (zeroing them) and the first wgmma_fence it makes the
+// writes happen there; without it ptxas runs every wgmma by itself (its message C7514).
 template <int n, class T> TL_DEV void reg_fence(T* regs) {
 #pragma unroll
   for (int i = 0; i < n; ++i) {
