@@ -40,6 +40,8 @@ int cuDeviceGetAttribute(int *value, int attribute, int device) {
 int cuDevicePrimaryCtxRetain(void **context, int device) { *context = (void *)(long)(device + 1); return 0; }
 int cuCtxSetCurrent(void *context) { fake_current_device = (int)(long)context - 1; return 0; }
 int cuCtxGetCurrent(void **context) { *context = (void *)(long)(fake_current_device + 1); return 0; }
+int cuCtxPushCurrent_v2(void *context) { return cuCtxSetCurrent(context); }
+int cuCtxPopCurrent_v2(void **context) { cuCtxGetCurrent(context); fake_current_device = -1; return 0; }
 int cuCtxSynchronize(void) { return 0; }
 int cuStreamCreate(void **stream, unsigned flags) { *stream = (void *)(0x5000L + flags); return 0; }
 
