@@ -12,6 +12,7 @@ from math import gcd
 from typing import TYPE_CHECKING, TypeAlias
 
 from tilelang.ir import Const, Expr, FloorDiv, FloorMod
+from tilelang.ir.dtype import INT64
 
 from .linear import Linear, atom
 
@@ -35,7 +36,7 @@ def floordiv(f: Facts, s: Linear, d: int, dtype: DType) -> Linear:
         s, d = s.scaled(-1), -d
     if d == 1:
         return s
-    for rule in DIV_RULES:
+    for rule in DIV_RULES if len(s.terms) > 1 or s.const else ONE_TERM_DIV_RULES:
         out = rule(f, s, d, dtype)
         if out is not None:
             return out
@@ -55,15 +56,11 @@ def floormod(f: Facts, s: Linear, d: int, dtype: DType) -> Linear:
 
 
 def _operand(f: Facts, s: Linear, d: int, dtype: DType) -> tuple[Expr, Expr] | None:
-    from .normal import expression, value_range  # the two call each other
-
-    x = expression(f, s, dtype)
-    return (x, Const(d, dtype)) if x is not None and d <= value_range(dtype)[1] else None
+    x = f.expression(s, dtype)
+    return (x, Const(d, dtype)) if x is not None and d < 1 << (dtype.bits - 1) else None
 
 
 def _div_atom(f: Facts, s: Linear, d: int, dtype: DType) -> Linear:
-    from tilelang.ir.dtype import INT64
-
     xy = _operand(f, s, d, dtype) or _operand(f, s, d, INT64)
     if xy is None:
         raise OverflowError(f"({s!r}) // {d} does not fit int64")
@@ -71,8 +68,6 @@ def _div_atom(f: Facts, s: Linear, d: int, dtype: DType) -> Linear:
 
 
 def _mod_atom(f: Facts, s: Linear, d: int, dtype: DType) -> Linear:
-    from tilelang.ir.dtype import INT64
-
     xy = _operand(f, s, d, dtype) or _operand(f, s, d, INT64)
     if xy is None:
         raise OverflowError(f"({s!r}) % {d} does not fit int64")
@@ -213,13 +208,20 @@ def _mod_peel(f: Facts, s: Linear, d: int, dtype: DType) -> Linear | None:
 def fused(f: Facts, s: Linear, dtype: DType) -> Linear:
     """c*(x // c) + x % c == x, and c*((x // c) % k) + x % c == x % (c*k), times any factor."""
     while True:
-        rests = [a for a in s.terms if _by_const(a, FloorMod)]
-        if not rests or len(s.terms) < 2:
-            return s
+        rests = [a for a, k in s.terms.items() if type(a) is FloorMod and _has_partner(s, a, k)]
         smaller = next((out for r in rests if (out := _fuse(f, s, r, dtype)) is not None), None)
         if smaller is None:
             return s
         s = smaller
+
+
+_QUOTIENTS = (FloorDiv, FloorMod)  # what x // c leads to, with coefficient 1, where it is no plain sum
+
+
+def _has_partner(s: Linear, rest: Expr, k: int) -> bool:
+    """Could another term be the quotient that goes with this remainder? (Its factor is c times as large.)"""
+    c = _by_const(rest, FloorMod)
+    return c > 0 and any(q == c * k and type(a) in _QUOTIENTS for a, q in s.terms.items())
 
 
 def _fuse(f: Facts, s: Linear, rest: Expr, dtype: DType) -> Linear | None:
@@ -240,14 +242,12 @@ def _fuse(f: Facts, s: Linear, rest: Expr, dtype: DType) -> Linear | None:
 
 def _divide_terms(f: Facts, s: Linear, d: Linear) -> tuple[Linear, Linear] | None:
     """s == q * d + rest, taking out the terms that have the single atom of `d` as a factor."""
-    from .normal import factors
-
     if d.const or len(d.terms) != 1:
         return None
     ((unit, scale),) = d.terms.items()
     quotient, rest = Linear(), Linear(s.const)
     for a, k in s.terms.items():
-        parts = factors(a)
+        parts = f.factors(a)
         if k % scale == 0 and any(p is unit for p in parts):
             parts.remove(next(p for p in parts if p is unit))
             quotient = quotient.plus(f.product_of(parts), k // scale)
@@ -277,4 +277,5 @@ def symbolic_floormod(f: Facts, s: Linear, d: Linear) -> Linear | None:
 DIV_RULES: tuple[Rule, ...] = (
     _div_small, _div_multiples, _div_known_multiples, _div_common, _div_nested, _div_of_mod, _div_peel,
 )
+ONE_TERM_DIV_RULES: tuple[Rule, ...] = (_div_small, _div_multiples, _div_common, _div_nested, _div_of_mod)
 MOD_RULES: tuple[Rule, ...] = (_mod_small, _mod_common, _mod_peel)

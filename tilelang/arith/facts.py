@@ -19,7 +19,7 @@ from tilelang.ir import Call, Const, Load, Var, as_expr, const, substitute, walk
 
 from . import assume as asserting
 from . import normal, prove, ranges, simplify
-from .interval import EVERYTHING, Interval, add, intersect, scale
+from .interval import EVERYTHING, Interval, intersect
 from .linear import Linear, atom
 
 if TYPE_CHECKING:
@@ -143,6 +143,12 @@ class Facts:
     def linear(self, e: Expr) -> Linear:
         return normal.linear(self, e)
 
+    def expression(self, s: Linear, dtype: DType) -> Expr | None:
+        return normal.expression(self, s, dtype)
+
+    def factors(self, e: Expr) -> list[Expr]:
+        return normal.factors(e)
+
     def simplify_inside(self, e: Expr) -> Expr:
         return simplify.inside(self, e)
 
@@ -158,12 +164,15 @@ class Facts:
 
     def interval(self, s: Linear) -> Interval:
         """Bounds of a sum, term by term."""
-        out: Interval = (s.const, s.const)
+        lo: int | None = s.const
+        hi: int | None = s.const
         for a, k in s.terms.items():
-            out = add(out, scale(self.atom_interval(a), k))
-            if out == EVERYTHING:
-                break
-        return out
+            low, high = self.interval_memo.get(a) or self.atom_interval(a)
+            if k < 0:
+                low, high = high, low
+            lo = None if lo is None or low is None else lo + k * low
+            hi = None if hi is None or high is None else hi + k * high
+        return lo, hi
 
     def atom_interval(self, a: Expr) -> Interval:
         hit = self.interval_memo.get(a)

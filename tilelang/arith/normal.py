@@ -10,6 +10,7 @@ multiplied out into products of atoms, in a canonical order.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from tilelang.ir import (
@@ -37,6 +38,7 @@ def is_index(dtype: DType) -> bool:
     return dtype is INT32 or dtype is INT64
 
 
+@lru_cache(maxsize=64)
 def value_range(dtype: DType) -> tuple[int, int]:
     """The integers that a dtype can hold (a bool counts as 0 or 1)."""
     if dtype.is_bool:
@@ -243,6 +245,10 @@ def expression(f: Facts, s: Linear, dtype: DType) -> Expr | None:
 
     Large coefficients first, subtractions last, the constant at the end: `bx*128 + t*8 - j + 3`.
     """
+    if len(s.terms) == 1 and not s.const:
+        ((a, k),) = s.terms.items()
+        if k == 1:
+            return _as_dtype(f, a, dtype)
     lo, hi = value_range(dtype)
     if not lo <= s.const <= hi or not all(lo <= k <= hi for k in s.terms.values()):
         return None

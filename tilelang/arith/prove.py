@@ -160,13 +160,9 @@ def _compare(f: Facts, cond: Any) -> bool | None:
         return None
     s = f.linear(cond.a).minus(f.linear(cond.b))
     kind = type(cond)
-    if _holds(f, kind, s):
+    if _TESTS[kind](f, s):
         return True
-    return False if _holds(f, OPPOSITE[kind], s) else None
-
-
-def _holds(f: Facts, kind: type, s: Linear) -> bool:
-    return _TESTS[kind](f, s)
+    return False if _TESTS[OPPOSITE[kind]](f, s) else None
 
 
 _TESTS: dict[type, Callable[[Any, Linear], bool]] = {
