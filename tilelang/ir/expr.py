@@ -429,7 +429,7 @@ def binary(cls: Any, a: Any, b: Any) -> Expr:
     if isinstance(a, Expr) and isinstance(b, Expr) and a.dtype is b.dtype and not a.dtype.is_bool:
         x, y = a, b
     elif cls in (EQ, NE) and getattr(a, "dtype", None) is BOOL and getattr(b, "dtype", None) is BOOL:
-        x, y = a, b
+        x, y = as_expr(a), as_expr(b)
     else:
         x, y = _operands(a, b)
     if type(x) is Const and type(y) is Const:
@@ -598,7 +598,8 @@ def ceildiv(a: Any, b: Any) -> Any:
     """ceil(a / b); Python ints stay Python ints."""
     if isinstance(a, int) and isinstance(b, int):
         return -(-a // b)
-    return binary(FloorDiv, binary(Sub, binary(Add, a, b), 1), b)
+    less_one = b - 1 if isinstance(b, int) else binary(Sub, b, 1)
+    return binary(FloorDiv, binary(Add, a, less_one), b)
 
 
 def truncdiv(a: Any, b: Any) -> Expr:
