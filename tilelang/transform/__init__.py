@@ -50,6 +50,7 @@ def _row(
 
 PIPELINE: tuple[Pass, ...] = (
     _row("check_kernel"),
+    _row("rasterize_blocks", _on_cuda),
     _row("specialize_warps", _warp_specialized),
     _row("plan_pipeline"),
     _row("infer_layouts", _on_cuda),
