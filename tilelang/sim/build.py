@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from tilelang.errors import ArgumentValueError, SimulatorError, Span, ToolchainError
 
-from .library import COUNTERS, Range, Request, runtime_library
-from .report import SimReport
+from .library import COUNTERS, Range, Request, Site, runtime_library
+from .report import SimReport, SiteReport
 from .source import HostSource, entry_name, host_source
 from .toolchain import build_once, host_compiler, kernel_folder, run_compiler
 
@@ -38,6 +38,8 @@ _FLAGS = (
 )
 _SITE = re.compile(r" ?\{(line|code):([0-9a-f]+)\}")
 _ERROR_BYTES = 4096
+_MAX_SITES = 1024
+_LINE_SITE = 1 << 31  # kLineSite of runtime/shadow.h
 _MAX_THREADS = 1024
 _MAX_SHARED = 227 * 1024
 
@@ -111,19 +113,22 @@ class SimModule:
             return SimReport(kernel, grid3, block3, smem, 0.0, dict.fromkeys(COUNTERS, 0))
         pointers = (ctypes.c_void_p * max(1, len(args)))(*(ctypes.addressof(a) for a in args))
         table = (Range * max(1, len(ranges)))(*(Range(p, n, name.encode(), w) for p, n, name, w in ranges))
+        sites = (Site * _MAX_SITES)()
         error, kind = (ctypes.create_string_buffer(_ERROR_BYTES) for _ in range(2))
         request = Request(
             ctypes.cast(getattr(self._library, entry_name(kernel)), ctypes.c_void_p).value,
             ctypes.addressof(pointers), (ctypes.c_uint * 3)(*grid3), (ctypes.c_uint * 3)(*block3), smem, check,
             host_threads, time_limit, table, len(ranges), ctypes.addressof(error), ctypes.addressof(kind), _ERROR_BYTES,
-            counters,
+            counters, sites, len(sites),
         )
         start = time.perf_counter()
         failed = runtime_library().tlsim_launch(ctypes.byref(request))
         seconds = time.perf_counter() - start
         if failed:
             raise self._error(kernel, kind.value.decode(), error.value.decode(errors="replace"))
-        return SimReport(kernel, grid3, block3, smem, seconds, dict(zip(COUNTERS, counters, strict=True)))
+        traffic = tuple(self._site_report(s) for s in sites[: request.site_count])
+        totals = dict(zip(COUNTERS, counters, strict=True))
+        return SimReport(kernel, grid3, block3, smem, seconds, totals, tuple(sorted(traffic, key=lambda s: s.line)))
 
     def line_of(self, code: int) -> int | None:
         """The generated line of an offset into the library's code."""
@@ -143,6 +148,11 @@ class SimModule:
         """The user's line that a generated line comes from."""
         place = self._host.user_lines.get(line)
         return None if place is None else Span(place[0], place[1])
+
+    def _site_report(self, s: Site) -> SiteReport:
+        line = s.site & ~_LINE_SITE if s.site & _LINE_SITE else self.line_of(s.site) or 0
+        memory = "shared" if s.flags & 2 else "global"
+        return SiteReport(line, self.user_span(line), memory, bool(s.flags & 1), s.requests, s.bytes, s.units, s.ideal)
 
     def _error(self, kernel: str, kind: str, text: str) -> SimulatorError:
         lines: list[int] = []

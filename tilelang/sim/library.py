@@ -13,11 +13,11 @@ from tilelang.errors import InternalError
 
 from .toolchain import build_once, host_compiler, run_compiler, runtime_folder
 
-__all__ = ["COUNTERS", "Range", "Request", "runtime_library"]
+__all__ = ["COUNTERS", "Range", "Request", "Site", "runtime_library"]
 
 RUNTIME_FOLDER = Path(__file__).parent / "runtime"
 _INCLUDE_FOLDER = Path(__file__).parent / "include"
-_FLAGS = ("-std=c++17", "-O2", "-march=native", "-fPIC", "-Wall", "-Wextra", "-ffp-contract=off", "-pthread")
+_FLAGS = ("-std=c++17", "-O2", "-march=native", "-fPIC", "-Wall", "-Wextra", "-pthread")
 
 # Counters of `runtime/report.h`, in its order.
 COUNTERS = (
@@ -34,6 +34,15 @@ class Range(ctypes.Structure):
     )
 
 
+class Site(ctypes.Structure):
+    """TlsimSite of `runtime/launch.cc`."""
+
+    _fields_ = (
+        ("site", ctypes.c_uint32), ("flags", ctypes.c_uint32), ("requests", ctypes.c_uint64),
+        ("bytes", ctypes.c_uint64), ("units", ctypes.c_uint64), ("ideal", ctypes.c_uint64),
+    )
+
+
 class Request(ctypes.Structure):
     """TlsimRequest of `runtime/launch.cc`."""
 
@@ -42,7 +51,8 @@ class Request(ctypes.Structure):
         ("shared_bytes", ctypes.c_uint64), ("check", ctypes.c_int), ("host_threads", ctypes.c_int),
         ("time_limit", ctypes.c_double), ("ranges", ctypes.POINTER(Range)), ("range_count", ctypes.c_int),
         ("error", ctypes.c_char_p), ("error_kind", ctypes.c_char_p), ("error_size", ctypes.c_int),
-        ("counters", ctypes.POINTER(ctypes.c_uint64)),
+        ("counters", ctypes.POINTER(ctypes.c_uint64)), ("sites", ctypes.POINTER(Site)), ("site_capacity", ctypes.c_int),
+        ("site_count", ctypes.c_int),
     )
 
 

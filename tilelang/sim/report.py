@@ -6,6 +6,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tilelang.errors import Span
 
 __all__ = ["SimReport", "SiteReport"]
 
@@ -14,11 +18,12 @@ __all__ = ["SimReport", "SiteReport"]
 class SiteReport:
     """Traffic of one access in the kernel.
 
-    memory: "shared" or "global". requests: instructions of a warp. bytes: what the lanes asked for.
+    line: of the generated text; span: the user's, if known. memory: "shared" or "global". requests: instructions of a warp. bytes: what the lanes asked for.
     units: shared-memory wavefronts or 32-byte sectors; ideal: the least number for these bytes.
     """
 
-    place: str
+    line: int
+    span: Span | None
     memory: str
     writes: bool
     requests: int
@@ -48,7 +53,10 @@ class SimReport:
         return {
             "kernel": self.kernel, "grid": list(self.grid), "block": list(self.block),
             "shared_bytes": self.shared_bytes, "seconds": self.seconds, "counters": dict(self.counters),
-            "sites": [{**vars(s), "efficiency": s.efficiency} for s in self.sites],
+            "sites": [
+                {**vars(s), "span": None if s.span is None else s.span.place, "efficiency": s.efficiency}
+                for s in self.sites
+            ],
         }
 
     def to_json(self) -> str:
@@ -61,9 +69,10 @@ class SimReport:
         ]
         lines += [f"  {name:16} {value}" for name, value in self.counters.items() if value]
         for s in self.sites:
+            where = "" if s.span is None else f", {s.span.place}"
             unit = "wavefronts" if s.memory == "shared" else "sectors"
             lines.append(
-                f"  {s.place}: {s.memory} {'write' if s.writes else 'read'}, {s.requests} requests, {s.units} {unit}, "
+                f"  line {s.line}{where}: {s.memory} {'write' if s.writes else 'read'}, {s.requests} requests, {s.units} {unit}, "
                 f"ideal {s.ideal} ({100 * s.efficiency:.0f} %)"
             )
         return "\n".join(lines)

@@ -89,6 +89,7 @@ void Block::prepare_threads() {
     f.waits_for = nullptr;
     f.copy_agent = 0;
     f.copy_tick = 1;
+    f.copies_seen = 0;
     f.open_copies.clear();
     f.copy_groups.clear();
     f.in_flight.clear();
@@ -163,6 +164,7 @@ void Block::release(Fiber& fiber, ViewSum& into) {
   if (!check) return;
   into.add(fiber.view);
   into.seen.add(static_cast<Agent>(fiber.id), fiber.tick++);
+  if (fiber.copies_seen) into.seen.add(fiber.copy_agent, fiber.copies_seen);
 }
 
 // ---- agents and reports
@@ -207,6 +209,11 @@ void Block::conflict(const Fiber& fiber, const Actor& actor, const Conflict& fou
       break;
   }
   const bool after_read = found.fault == Fault::kWriteAfterRead;
+  if (found.other >= thread_count())
+    fail(fiber, "missing_wait",
+         format("%s %s %s%s, but %s%s may still be %s it: nothing waits for that in between", who.c_str(),
+                writes ? "writes" : "reads", place.c_str(), here.c_str(), other.c_str(), there.c_str(),
+                after_read ? "reading" : "writing"));
   fail(fiber, "race",
        format("data race on %s: %s %s it%s, and %s %s it%s, with nothing that orders the two", place.c_str(),
               who.c_str(), writes ? "writes" : "reads", here.c_str(), other.c_str(),

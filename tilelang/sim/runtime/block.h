@@ -54,7 +54,8 @@ struct Fiber {
   Site wait_site;
 
   Agent copy_agent;  // the agent of its cp.async copies, 0 until it makes one
-  Tick copy_tick;
+  Tick copy_tick;    // of the group that is open
+  Tick copies_seen;  // of the last group that it has waited for
   std::vector<CopyAsync> open_copies;
   std::deque<std::vector<CopyAsync>> copy_groups;
 
@@ -172,7 +173,8 @@ struct Block {
   Agent new_agent(const char* what, unsigned owner);
   std::string name_of(Agent agent) const;
   Actor actor_of(Fiber& fiber, Site site) const {
-    return Actor{static_cast<Agent>(fiber.id), fiber.tick, &fiber.view, site, true, false, false};
+    const Agent id = static_cast<Agent>(fiber.id);
+    return Actor{id, fiber.tick, &fiber.view, site, id, fiber.copy_agent, fiber.copies_seen};
   }
   // What the fiber has done so far, for somebody to acquire; later accesses get a new tick.
   void release(Fiber& fiber, ViewSum& into);
@@ -191,6 +193,10 @@ struct Block {
   void wake(std::vector<Fiber*>& waiting);
   // The fiber looks again and again at memory that another thread changes.
   void poll(Fiber& fiber);
+
+  SiteTraffic& traffic(Site site, bool shared, bool writes) {
+    return sites[static_cast<uint64_t>(site) << 2 | static_cast<uint64_t>(shared) << 1 | static_cast<uint64_t>(writes)];
+  }
 
   // ---- units that need a hook at the end of a thread or of the block
   void barrier_exit(Fiber& fiber);
@@ -233,6 +239,7 @@ struct Block {
   std::map<unsigned, StoreGroups> stores;  // by issuing thread
   std::vector<Warpgroup> warpgroups;
   Counters counters{};
+  TrafficTable sites;
   uint64_t polls = 0;
 
  private:

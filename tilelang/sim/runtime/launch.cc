@@ -45,6 +45,13 @@ void work(Launch& launch) {
   }
   std::lock_guard<std::mutex> guard(launch.mutex);
   add(launch.total, block.counters);
+  for (const auto& [key, traffic] : block.sites) {
+    SiteTraffic& total = launch.sites[key];
+    total.requests += traffic.requests;
+    total.bytes += traffic.bytes;
+    total.units += traffic.units;
+    total.ideal += traffic.ideal;
+  }
 }
 
 // Finds the loaded object that holds the entry.
@@ -76,7 +83,13 @@ struct TlsimRange {
   int writable;
 };
 
-// Filled in by `sim/library.py`, which repeats this layout.
+struct TlsimSite {
+  uint32_t site;  // as in shadow.h
+  uint32_t flags; // 1: writes, 2: shared memory
+  sim::SiteTraffic traffic;
+};
+
+// Filled in by `sim/library.py`, which repeats these layouts.
 struct TlsimRequest {
   void (*entry)(void* const*);
   void* const* args;
@@ -90,11 +103,13 @@ struct TlsimRequest {
   char* error_kind;
   int error_size;
   uint64_t* counters;
+  TlsimSite* sites;
+  int site_capacity, site_count;
 };
 
 int tlsim_counter_count() { return static_cast<int>(sizeof(sim::Counters) / sizeof(uint64_t)); }
 
-int tlsim_launch(const TlsimRequest* request) {
+int tlsim_launch(TlsimRequest* request) {
   sim::Launch launch;
   launch.entry = request->entry;
   launch.args = request->args;
@@ -114,6 +129,10 @@ int tlsim_launch(const TlsimRequest* request) {
   sim::work(launch);
   for (std::thread& helper : helpers) helper.join();
   memcpy(request->counters, &launch.total, sizeof(sim::Counters));
+  for (const auto& [key, traffic] : launch.sites) {
+    if (request->site_count == request->site_capacity) break;
+    request->sites[request->site_count++] = {static_cast<uint32_t>(key >> 2), static_cast<uint32_t>(key & 3), traffic};
+  }
   strncpy(request->error, launch.error.c_str(), static_cast<size_t>(request->error_size - 1));
   strncpy(request->error_kind, launch.error_kind.c_str(), static_cast<size_t>(request->error_size - 1));
   return launch.error.empty() ? 0 : 1;

@@ -36,6 +36,7 @@ struct Launch {
   std::mutex mutex;  // guards what follows
   std::string error, error_kind;
   Counters total{};
+  TrafficTable sites;
 };
 
 double now();  // seconds

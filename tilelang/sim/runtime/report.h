@@ -21,5 +21,7 @@ struct SiteTraffic {
   uint64_t units;      // shared: wavefronts; global: 32-byte sectors
   uint64_t ideal;      // the least number of units for these bytes
 };
+// Key: site << 2 | shared << 1 | writes.
+using TrafficTable = std::unordered_map<uint64_t, SiteTraffic>;
 
 }  // namespace sim

@@ -8,8 +8,6 @@ namespace {
 // Bytes of a cell at each level.
 constexpr size_t kBytes[3] = {16, 4, 1};
 
-bool relies_on(const Clock& clock, Agent agent, Tick tick) { return clock[agent] >= tick; }
-
 }  // namespace
 
 void Shadow::reset(size_t shared_bytes) {
@@ -142,13 +140,11 @@ bool Shadow::touch_read(Cell& cell, Access& access) {
     }
   } else {
     const Agent writer = cell.writer - 1;
-    const bool own = writer == actor.agent && actor.in_order;
-    if (!own && !(cell.write_atomic && actor.atomic) &&
-        !relies_on(actor.view->seen, writer, cell.write_tick)) {
+    if (!(cell.write_atomic && actor.atomic) && !actor.relies_on(writer, cell.write_tick)) {
       access.conflict = {Fault::kReadAfterWrite, writer, cell.write_site, 0};
       return false;
     }
-    if (actor.async_proxy && !cell.write_async && !relies_on(actor.view->fenced, writer, cell.write_tick)) {
+    if (actor.async_proxy && !cell.write_async && actor.view->fenced[writer] < cell.write_tick) {
       access.conflict = {Fault::kNoProxyFence, writer, cell.write_site, 0};
       return false;
     }
@@ -170,8 +166,7 @@ void Shadow::add_reader(Cell& cell, const Actor& actor) {
   int kept = 0;
   for (int i = 0; i < cell.readers; ++i) {
     const Reader& reader = cell.reader[i];
-    const bool covered = reader.agent == actor.agent || relies_on(actor.view->seen, reader.agent, reader.tick);
-    if (!covered) cell.reader[kept++] = reader;
+    if (reader.agent != actor.agent && !actor.relies_on(reader.agent, reader.tick)) cell.reader[kept++] = reader;
   }
   if (kept < kReaders) {
     cell.reader[kept] = {actor.tick, actor.site, actor.agent};
@@ -189,11 +184,9 @@ void Shadow::add_reader(Cell& cell, const Actor& actor) {
 
 bool Shadow::touch_write(Cell& cell, Access& access) {
   const Actor& actor = access.actor;
-  const View& view = *actor.view;
   if (cell.writer) {
     const Agent writer = cell.writer - 1;
-    const bool own = writer == actor.agent && actor.in_order;
-    if (!own && !(cell.write_atomic && actor.atomic) && !relies_on(view.seen, writer, cell.write_tick)) {
+    if (!(cell.write_atomic && actor.atomic) && !actor.relies_on(writer, cell.write_tick)) {
       access.conflict = {Fault::kWriteAfterWrite, writer, cell.write_site, 0};
       return false;
     }
@@ -201,8 +194,7 @@ bool Shadow::touch_write(Cell& cell, Access& access) {
   if (cell.crowd) {
     const std::vector<Tick>& crowd = crowds_[cell.crowd - 1];
     for (size_t agent = 0; agent < crowd.size(); ++agent)
-      if (crowd[agent] && !(agent == actor.agent && actor.in_order) &&
-          !relies_on(view.seen, static_cast<Agent>(agent), crowd[agent])) {
+      if (crowd[agent] && !actor.relies_on(static_cast<Agent>(agent), crowd[agent])) {
         access.conflict = {Fault::kWriteAfterRead, static_cast<Agent>(agent), cell.reader[0].site, 0};
         return false;
       }
@@ -210,8 +202,7 @@ bool Shadow::touch_write(Cell& cell, Access& access) {
   } else {
     for (int i = 0; i < cell.readers; ++i) {
       const Reader& reader = cell.reader[i];
-      if (!(reader.agent == actor.agent && actor.in_order) &&
-          !relies_on(view.seen, reader.agent, reader.tick)) {
+      if (!actor.relies_on(reader.agent, reader.tick)) {
         access.conflict = {Fault::kWriteAfterRead, reader.agent, reader.site, 0};
         return false;
       }

@@ -19,15 +19,23 @@ using Site = uint32_t;
 constexpr Site kLineSite = 0x80000000u;
 constexpr Site at_line(int line) { return kLineSite | static_cast<Site>(line); }
 
-// Who accesses, and what it may rely on.
+// Who accesses, and what it may rely on: all that `owner` did (a thread is its own owner; a unit acts
+// for one), what its view has seen, and the work of its copy unit that it has waited for.
 struct Actor {
   Agent agent;
   Tick tick;
   const View* view;
   Site site;
-  bool in_order;      // accesses of this agent are ordered among themselves (a thread, not a unit)
-  bool async_proxy;   // goes through the async proxy (TMA, wgmma)
-  bool atomic;        // does not race with other atomic accesses
+  Agent owner;
+  Agent copy_agent = 0;  // 0: none
+  Tick copy_tick = 0;
+  bool async_proxy = false;  // goes through the async proxy (TMA, wgmma)
+  bool atomic = false;       // does not race with other atomic accesses
+
+  bool relies_on(Agent other, Tick its_tick) const {
+    if (other == owner || view->seen[other] >= its_tick) return true;
+    return copy_agent && other == copy_agent && copy_tick >= its_tick;
+  }
 };
 
 enum class Fault : uint8_t { kNone, kReadAfterWrite, kWriteAfterWrite, kWriteAfterRead, kUninitialised, kNoProxyFence };

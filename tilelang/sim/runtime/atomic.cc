@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// Atomic updates. Blocks may run on several host threads, so these are atomic on the host too.
+#include <string.h>
+
+#include "block.h"
+#include "number.h"
+#include "text.h"
+
+namespace {
+
+using namespace sim;
+
+template <class T>
+T combine(T old, T value, int op) {
+  switch (op) {
+    case TLSIM_ATOMIC_ADD: return static_cast<T>(old + value);
+    case TLSIM_ATOMIC_MAX: return old != old ? value : value > old ? value : old;  // a NaN is ignored
+    case TLSIM_ATOMIC_MIN: return old != old ? value : value < old ? value : old;
+    default: return value;
+  }
+}
+
+// T: how the value is computed; Word: an unsigned integer of its size; the functions convert.
+template <class T, class Word, class Load, class Store>
+void update(void* p, const void* value, void* old, int op, Load load, Store store) {
+  Word* word = static_cast<Word*>(p);
+  Word operand, seen = __atomic_load_n(word, __ATOMIC_RELAXED);
+  memcpy(&operand, value, sizeof operand);
+  const T x = load(operand);
+  while (true) {
+    const Word next = op == TLSIM_ATOMIC_EXCHANGE ? operand : store(combine<T>(load(seen), x, op));
+    if (__atomic_compare_exchange_n(word, &seen, next, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) break;
+  }
+  memcpy(old, &seen, sizeof seen);
+}
+
+template <class T, class Word>
+void update_plain(void* p, const void* value, void* old, int op) {
+  update<T, Word>(
+      p, value, old, op,
+      [](Word w) {
+        T x;
+        memcpy(&x, &w, sizeof x);
+        return x;
+      },
+      [](T x) {
+        Word w;
+        memcpy(&w, &x, sizeof w);
+        return w;
+      });
+}
+
+}  // namespace
+
+extern "C" void tlsim_atomic(void* p, const void* value, void* old, int op, int type, int line) {
+  Fiber& self = *current;
+  Block& block = *self.block;
+  const size_t bytes = static_cast<size_t>(element_bytes(static_cast<TlsimType>(type)));
+  ++block.counters.atomics;
+  if (reinterpret_cast<uintptr_t>(p) % bytes)
+    block.fail(self, "misaligned", format("thread %u: an atomic update of %zu bytes at an address that is not a multiple of it%s",
+                                          self.id, bytes, site_text(at_line(line)).c_str()));
+  if (block.check) {
+    Actor actor = block.actor_of(self, at_line(line));
+    actor.atomic = true;
+    block.access(self, p, bytes, false, actor);  // its value is used: it must have been set
+    block.access(self, p, bytes, true, actor);
+  }
+  switch (type) {
+    case TLSIM_S8: return update_plain<int8_t, uint8_t>(p, value, old, op);
+    case TLSIM_U8: return update_plain<uint8_t, uint8_t>(p, value, old, op);
+    case TLSIM_S16: return update_plain<int16_t, uint16_t>(p, value, old, op);
+    case TLSIM_U16: return update_plain<uint16_t, uint16_t>(p, value, old, op);
+    case TLSIM_S32: return update_plain<int32_t, uint32_t>(p, value, old, op);
+    case TLSIM_U32: return update_plain<uint32_t, uint32_t>(p, value, old, op);
+    case TLSIM_S64: return update_plain<int64_t, uint64_t>(p, value, old, op);
+    case TLSIM_U64: return update_plain<uint64_t, uint64_t>(p, value, old, op);
+    case TLSIM_F32: return update_plain<float, uint32_t>(p, value, old, op);
+    case TLSIM_F64: return update_plain<double, uint64_t>(p, value, old, op);
+    case TLSIM_F16: return update<float, uint16_t>(p, value, old, op, tlsim_f16_to_f32, tlsim_f32_to_f16);
+    case TLSIM_BF16: return update<float, uint16_t>(p, value, old, op, tlsim_bf16_to_f32, tlsim_f32_to_bf16);
+    default: block.fail(self, "unsupported", "an atomic update of this type");
+  }
+}
