@@ -69,7 +69,7 @@ PIPELINE: tuple[Pass, ...] = (
 def reinterned(func: PrimFunc) -> PrimFunc:
     """The function with all its expressions interned in the current session.
 
-    Buffers keep their identity: the expressions of their shapes are replaced in place by equal ones.
+    Buffers keep their identity; the expressions of their shapes are replaced by equal ones.
     """
     body = reintern(func.body)
     buffers = [p for p in func.params if isinstance(p, Buffer)]

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """LOOP → FLAT: every access gets one index, an offset in elements of its buffer's storage.
 
-In: logical, multi-dimensional accesses; shared buffers whose `Alloc` carries a layout. Out: one index
-per access; local and shared buffers are new 1-D buffers of their real size; a global buffer keeps its
-identity (it is a parameter), its strides applied.
+In: logical, multi-dimensional accesses; shared buffers whose `Alloc` carries a layout. Out: one
+index per access; local and shared buffers are new 1-D buffers of their real size; a global buffer
+keeps its identity (it is a parameter), its strides applied.
 
     C[i, j] = S[i, j]                  C[i * 1024 + j] = S[layout(i, j)]
 
@@ -110,7 +110,7 @@ class _Flattener(Rewriter):
     # ------------------------------------------------------------------------------ offsets
 
     def offset(self, b: Buffer, indices: Sequence[Expr]) -> Expr:
-        """The offset of an element in the storage of the buffer's root, in elements of `b`'s dtype."""
+        """The offset of an element in the storage of `b`'s root, in elements of `b`'s dtype."""
         if not indices:
             return const(0)
         if b.strides is None and len(indices) != b.ndim:
@@ -133,14 +133,14 @@ class _Flattener(Rewriter):
         root = b.root()
         layout = self.layouts.get(b) if b in self.layouts else None
         if layout is not None:
-            return layout.address(tuple(indices))  # type: ignore[no-any-return]
+            return layout.address(tuple(indices))
         linear = self.linear(b, indices)
         if b.view_of is None or root not in self.layouts:
             return linear
         return self.through_layout(b, root, linear)
 
     def through_layout(self, b: Buffer, root: Buffer, linear: Expr) -> Expr:
-        """A view of a buffer with a layout: row-major in the view, taken apart in the root's shape."""
+        """A view of a buffer with a layout: row-major in the view, unravelled in the root."""
         ratio = b.dtype.bits * b.dtype.lanes, root.dtype.bits * root.dtype.lanes
         if ratio[0] > ratio[1] and ratio[0] % ratio[1] == 0:  # wide view: its first root element
             n = ratio[0] // ratio[1]
@@ -155,7 +155,7 @@ class _Flattener(Rewriter):
         for extent in reversed(root.shape):
             coords.append(linear % extent)
             linear = linear // extent
-        return self.layouts[root].address(tuple(reversed(coords)))  # type: ignore[no-any-return]
+        return self.layouts[root].address(tuple(reversed(coords)))
 
     def linear(self, b: Buffer, indices: Sequence[Expr]) -> Expr:
         dtype = self.offset_dtype(b)
@@ -200,7 +200,7 @@ class _Flattener(Rewriter):
                 type(ramp.stride) is Const and ramp.stride.value == 1 and run % ramp.lanes == 0
             ):
                 raise InternalError(
-                    f"{ramp.lanes} lanes of {b.name} were vectorised, but its layout keeps runs of {run}"
+                    f"{ramp.lanes} lanes of {b.name} at once, but its layout has runs of {run}"
                 )
             return const(1)
         if b.strides is not None:

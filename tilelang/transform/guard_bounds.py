@@ -5,12 +5,12 @@ In: accesses as lowerings emit them. Out: the same where ranges, the conditions 
 own guards) and `T.assume` prove them in bounds; else
 
     C[i] = A[i] + 1      →     if i < M:
-                                   C[i] = A[i] + 1                 # the store's guard proves the load
+                                   C[i] = A[i] + 1            # the store's guard proves the load
     S[v] = A[i + v]      →     S[v] = T.if_then_else(i + v < M, A[i + v], safe value)
 
-Only the tests that are not proved are emitted; index loads are guarded level by level; the parts of a
-guard that a loop does not change are tested outside it. What lies behind a pointer is the business of
-whoever took it, except an atomic update.
+Only the tests that are not proved are emitted; index loads are guarded level by level; the parts
+of a guard that a loop does not change are tested outside it. What lies behind a pointer is the
+business of whoever took it, except an atomic update.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class _Guard(ScopedRewriter):
             hit = memo[e] = self.guard(e, facts, memo)
         return hit
 
-    def guard(self, e: Expr, facts: Facts, memo: dict[Expr, Expr]) -> Expr:
+    def guard(self, e: Any, facts: Facts, memo: dict[Expr, Expr]) -> Expr:
         t = type(e)
         if t is Load:
             indices = tuple(self.guarded(i, facts, memo) for i in e.indices)
@@ -153,10 +153,11 @@ class _Guard(ScopedRewriter):
 
     def children(self, e: Expr, facts: Facts, memo: dict[Expr, Expr]) -> Expr:
         if type(e) is Call and e.op == "address_of":
-            load = e.args[0]
+            load: Any = e.args[0]
             indices = tuple(self.guarded(i, facts, memo) for i in load.indices)
             return Call("address_of", (Load(load.buffer, indices),), e.dtype)
-        return rebuild(e, lambda c: self.guarded(c, facts, memo))  # type: ignore[no-any-return]
+        new: Expr = rebuild(e, lambda c: self.guarded(c, facts, memo))
+        return new
 
     def reads_global(self, e: Expr) -> bool:
         hit = self.loads.get(e)
@@ -202,9 +203,9 @@ class _Guard(ScopedRewriter):
         for n, kind in row.pointers.items():
             target = call.args[n] if n < len(call.args) else None
             if kind == "atomic" and type(target) is Call and target.op == "address_of":
-                load = target.args[0]
-                indices = tuple(self.guarded(i, facts, {}) for i in load.indices)  # type: ignore[attr-defined]
-                conds.append(self.in_bounds(load.buffer, indices, facts))  # type: ignore[attr-defined]
+                load: Any = target.args[0]
+                indices = tuple(self.guarded(i, facts, {}) for i in load.indices)
+                conds.append(self.in_bounds(load.buffer, indices, facts))
         return all_of(conds)
 
     def argument_bounds(self, call: Call) -> list[Expr]:

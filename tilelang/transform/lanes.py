@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What happens lane by lane in a vectorized loop: the analysis behind `vectorize_loops`.
 
-In: the body of a loop and its variable. Out: straight statements without `Bind`s; whether they may be
-executed one after the other for all lanes (`distribution`); for an expression, its step from lane to
-lane; for a condition, whether it is the same in all lanes.
+In: the body of a loop and its variable. Out: straight statements without `Bind`s; whether they may
+be executed one after the other for all lanes (`distribution`); for an expression, its step from
+lane to lane; for a condition, whether it is the same in all lanes.
 """
 
 from __future__ import annotations
@@ -66,6 +66,7 @@ def _straight(
 ) -> list[Stmt]:
     values = dict(values)
     out: list[Stmt] = []
+    s: Any
     for s in stmts:
         t = type(s)
         if t is Bind:
@@ -239,7 +240,7 @@ class Lanes:
         return k == 0 or (m > 0 and 0 <= r + reach < m)
 
     def threshold(self, cond: Any) -> tuple[Expr, bool] | None:
-        """(p, below): the condition holds exactly in lanes < p (below) or >= p; None if not such."""
+        """(p, below): the condition holds exactly in lanes < p (below) or >= p."""
         if type(cond) not in _LESS or not cond.a.dtype.is_int or cond.a.dtype.lanes != 1:
             return None
         swapped, offset = _LESS[type(cond)]

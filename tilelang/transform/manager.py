@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class PassContext:
-    """What every pass may ask: the target, the options; and where it leaves notes for `show("why")`.
+    """What every pass may ask: target and options; and where it leaves notes for `show("why")`.
 
     assumptions: conditions on the call's arguments that hold for the version being compiled.
     """

@@ -9,8 +9,8 @@ that lists the buffers.
     …A…; sync_threads()            →    …A…; sync_threads()
     C = alloc (4096,) shared            C = alloc …, {"offset": 0}     (A is dead: same place)
 
-Two buffers share a place only if no top-level statement of the kernel may use both, and a barrier of
-the whole block (after a wait for the first one's asynchronous copies) separates them. Where that
+Two buffers share a place only if no top-level statement of the kernel may use both, and a barrier
+of the whole block (after a wait for the first one's asynchronous copies) separates them. Where that
 saves a quarter of the arena, or is needed to fit, the barrier is inserted.
 """
 
@@ -28,13 +28,11 @@ from tilelang.ir import (
     Const,
     Evaluate,
     Launch,
-    Load,
     PrimFunc,
     Return,
     Rewriter,
     Scope,
     Stmt,
-    Store,
     call,
     effects,
     flatten,
@@ -46,6 +44,7 @@ from tilelang.ir.intrinsics import TABLE
 from tilelang.utils import align_up
 
 from .manager import PassContext
+from .scope import accessed, pointed
 
 _ALIGN = 16  # of cp.async and ldmatrix rows (PTX ISA); more where an Alloc says "align"
 _BARRIER_ALIGN = 8  # an mbarrier object (PTX ISA, mbarrier)
@@ -104,7 +103,7 @@ def _is_placed(b: Buffer) -> bool:
 def _items(top: list[Stmt]) -> list[_Item]:
     """The shared buffers in order of allocation, with the range of statements that may use each."""
     items: dict[Buffer, _Item] = {}
-    for n, s in enumerate(top):
+    for s in top:
         for x in walk(s):
             if type(x) is Alloc and _is_placed(x.buffer):
                 b = x.buffer
@@ -135,19 +134,20 @@ def _bytes(b: Buffer) -> int:
 
 
 def _used(s: Stmt) -> set[Buffer]:
-    return {x.buffer.root() for x in walk(s) if type(x) in (Load, Store)}  # type: ignore[attr-defined]
+    return {b.root() for b in accessed(s)}
 
 
 def _units(s: Stmt) -> Iterator[tuple[Buffer, str]]:
-    """Which engine touches which buffer; "other" where a pointer goes to what the table does not say
-    (a wgmma descriptor)."""
+    """Which engine touches which buffer; "other" where the intrinsic table does not say what
+    becomes of a pointer (a wgmma descriptor).
+    """
     for a in effects(s).accesses:
         yield a.buffer.root(), a.unit
     for x in walk(s):
         if type(x) is Call and x.op != "address_of":
             for i, arg in enumerate(x.args):
                 if type(arg) is Call and arg.op == "address_of" and i not in TABLE[x.op].pointers:
-                    yield arg.args[0].buffer.root(), "other"
+                    yield pointed(arg).root(), "other"
 
 
 @dataclass
@@ -206,7 +206,7 @@ def _uniform(s: Stmt) -> bool:
 
 
 def _needed_cuts(items: list[_Item], existing: _Fences) -> set[int]:
-    """Before the first use of each buffer that lies where an earlier one was with no barrier between."""
+    """Before the first use of a buffer that lies where another was, with no barrier between."""
     return {
         b.first
         for a in items
@@ -235,7 +235,7 @@ def _insert(top: list[Stmt], cuts: set[int]) -> list[Stmt]:
 
 
 def _place(items: list[_Item], fences: _Fences | None) -> int:
-    """Offsets, the largest buffer first, each at the lowest free place; returns the arena's bytes."""
+    """Offsets, the largest buffer first, each at the lowest free place; the arena's bytes."""
     placed: list[_Item] = []
     for item in sorted(items, key=lambda i: (-i.bytes, i.first)):
         rivals = sorted(
@@ -265,7 +265,8 @@ def _too_much(items: list[_Item], total: int, ctx: PassContext, launch: Launch) 
         for i in sorted(items, key=lambda i: -i.bytes)
     ]
     return ResourceError(
-        f"the kernel needs {total} bytes of shared memory, but {ctx.target.arch_name} has {limit} per block",
+        f"the kernel needs {total} bytes of shared memory, but {ctx.target.arch_name} has {limit}"
+        " per block",
         code="TL0710",
         span=launch.span,
         notes=notes,

@@ -26,6 +26,7 @@ from tilelang.ir import (
     If,
     Launch,
     Load,
+    Node,
     PrimFunc,
     Return,
     Seq,
@@ -45,7 +46,19 @@ from .manager import PassContext
 
 def conjuncts(cond: Expr) -> list[Expr]:
     """The conditions that `cond` is the conjunction of."""
-    return [*conjuncts(cond.a), *conjuncts(cond.b)] if type(cond) is And else [cond]
+    if type(cond) is not And:
+        return [cond]
+    return [*conjuncts(cond.a), *conjuncts(cond.b)]  # type: ignore[attr-defined]
+
+
+def pointed(address: Any) -> Buffer:
+    """The buffer that an `address_of` call points into."""
+    return address.args[0].buffer
+
+
+def accessed(n: Node) -> set[Buffer]:
+    """The buffers of all loads and stores, those behind pointers included."""
+    return {x.buffer for x in walk(n) if type(x) is Load or type(x) is Store}
 
 
 def has_load(e: Expr) -> bool:
@@ -87,8 +100,9 @@ def function_facts(func: PrimFunc, ctx: PassContext) -> Facts:
 
 
 class ScopedRewriter:
-    """Subclasses override `expr`, `store`, `evaluate`, `loop`, …; each returns the new statement or
-    None to drop it. `expr` is called on every expression of a statement, in the scope it runs in."""
+    """Subclasses override `expr`, `store`, `evaluate`, `loop`, …; each returns the new statement,
+    or None to drop it. `expr` is called on every expression of a statement, in its scope.
+    """
 
     def __init__(self, func: PrimFunc, ctx: PassContext) -> None:
         self.ctx = ctx
@@ -139,7 +153,7 @@ class ScopedRewriter:
                 self.learn(x, new)
         return seq(out, span=s.span)
 
-    def learn(self, old: Stmt, new: Stmt | None) -> None:
+    def learn(self, old: Any, new: Stmt | None) -> None:
         """What the statements after `old` (rewritten to `new`) may rely on."""
         t = type(old)
         if t is Bind:
@@ -155,10 +169,10 @@ class ScopedRewriter:
         return s if value is s.value else Bind(s.var, value, s.span)
 
     def store(self, s: Store) -> Stmt | None:
-        return s.map_children(self.expr)  # type: ignore[no-any-return]
+        return s.map_children(self.expr)
 
     def evaluate(self, s: Evaluate) -> Stmt | None:
-        return s.map_children(self.expr)  # type: ignore[no-any-return]
+        return s.map_children(self.expr)
 
     def branch(self, s: If) -> Stmt | None:
         cond = self.expr(s.cond)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """FLAT → FLAT: the whole function, simpler.
 
-In: what the passes before left. Out: expressions simplified with the ranges and conditions that hold
-where they stand; branches that are never taken, loops that never run, values and local arrays that
-nothing reads are gone; a loop of one trip is its body.
+In: what the passes before left. Out: expressions simplified with the ranges and conditions that
+hold where they stand; branches that are never taken, loops that never run, values and local arrays
+that nothing reads are gone; a loop of one trip is its body.
 
     for i in serial(1):
         x: T.int32 = (i + t * 8) // 8   →    A[t] = 0
@@ -11,6 +11,8 @@ nothing reads are gone; a loop of one trip is its body.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 from tilelang.ir import (
     Alloc,
@@ -22,6 +24,7 @@ from tilelang.ir import (
     Expr,
     For,
     If,
+    Launch,
     Load,
     PrimFunc,
     Region,
@@ -31,6 +34,7 @@ from tilelang.ir import (
     Store,
     Var,
     const,
+    const_int,
     flatten,
     seq,
     substitute,
@@ -60,6 +64,14 @@ class _Simplify(ScopedRewriter):
             self.names[s.var] = value
             return None
         return s if value is s.value else Bind(s.var, value, s.span)
+
+    def launch(self, s: Launch) -> Stmt | None:
+        """A dimension of one block or thread has index 0."""
+        blocks = zip(s.block_vars, map(const_int, s.grid), strict=False)
+        for v, n in (*blocks, *zip(s.thread_vars, s.threads, strict=False)):
+            if n == 1:
+                self.names[v] = const(0, v.dtype)
+        return super().launch(s)
 
     def branch(self, s: If) -> Stmt | None:
         cond = self.expr(s.cond)
@@ -95,6 +107,7 @@ def _without_dead(body: Stmt) -> Stmt:
         used: set[Var] = set()
         read: set[Buffer] = set()
         touched: set[Buffer] = set()
+        x: Any
         for x in walk(body):
             t = type(x)
             if t is Var:
@@ -105,7 +118,7 @@ def _without_dead(body: Stmt) -> Stmt:
                 touched.update((x.buffer, x.buffer.root()))
         pointers = [b.data for b in touched if b.data is not None]
         used.update(x for p in pointers for x in walk(p) if type(x) is Var)
-        new = _Sweep(used, read, touched).visit(body)
+        new: Stmt = _Sweep(used, read, touched).visit(body)
         if new is body:
             return body
         body = new
@@ -116,7 +129,7 @@ class _Sweep(Rewriter):
         super().__init__()
         self.used, self.read, self.touched = used, read, touched
 
-    def visit(self, n: object) -> object:
+    def visit(self, n: Any) -> Any:
         return n if isinstance(n, Expr) else super().visit(n)
 
     def visit_Bind(self, s: Bind) -> Stmt:

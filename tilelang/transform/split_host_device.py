@@ -44,6 +44,7 @@ from tilelang.ir.dtype import INT32
 from tilelang.ir.intrinsics import TABLE
 
 from .manager import PassContext
+from .scope import accessed, pointed
 
 
 def run(func: PrimFunc, ctx: PassContext) -> HostProgram:
@@ -85,7 +86,7 @@ class _Split:
             return True
         return False
 
-    def statement(self, s: Stmt) -> None:
+    def statement(self, s: Any) -> None:
         t = type(s)
         if t is Launch:
             self.flush()
@@ -136,7 +137,7 @@ class _Split:
         own: set[Var],
         launch: Launch,
     ) -> tuple[Buffer | Var | TensorMap, ...]:
-        """Tensors and scalars in parameter order, workspaces, descriptors, then the symbols of shapes."""
+        """Tensors and scalars in parameter order, workspaces, descriptors, symbols of shapes."""
         described = {m.var for m in maps}
         inside = [
             *free_vars(body),
@@ -152,12 +153,12 @@ class _Split:
                     f"undefined variable {x.name!r} in kernel {self.func.name!r}",
                     code="TL0190",
                     span=launch.span,
-                    help="a dynamic size must be part of a parameter's shape, or a scalar parameter",
+                    help="a dynamic size must be part of a parameter's shape, or be a parameter",
                 )
         missing = [b.name for b in buffers if b.data is None and b not in args]
         if missing:
             raise InternalError(
-                f"buffers {', '.join(sorted(missing))} of {self.func.name} are neither parameters nor workspaces",
+                f"{', '.join(sorted(missing))}: no parameters of {self.func.name}, no workspaces",
                 span=launch.span,
             )
         return tuple(args)
@@ -199,16 +200,14 @@ def _three(given: Iterable[Var], *names: str) -> tuple[Var, Var, Var]:
 
 
 def _global_roots(body: Stmt) -> set[Buffer]:
-    return {
-        x.buffer.root()
-        for x in walk(body)
-        if type(x) in (Load, Store) and x.buffer.root().is_global
-    }
+    return {b.root() for b in accessed(body) if b.root().is_global}
 
 
 def _written_roots(body: Stmt) -> set[Buffer]:
-    """Global buffers that something may write: stores, and pointers passed to what may write through them."""
+    """Buffers that a store writes, or a call that is given a pointer may write."""
     out: set[Buffer] = set()
+    x: Any
+    a: Any
     for x in walk(body):
         if type(x) is Store:
             out.add(x.buffer.root())
@@ -216,7 +215,7 @@ def _written_roots(body: Stmt) -> set[Buffer]:
             row = TABLE[x.op]
             for i, a in enumerate(x.args):
                 if type(a) is Call and a.op == "address_of" and row.pointers.get(i, "rw") != "read":
-                    out.add(a.args[0].buffer.root())
+                    out.add(pointed(a).root())
         elif type(x) in (Bind, Evaluate) and type(x.value) is Call and x.value.op == "address_of":
-            out.add(x.value.args[0].buffer.root())
+            out.add(pointed(x.value).root())
     return out

@@ -2,9 +2,8 @@
 """LOOP → LOOP: expands loops in the compiler.
 
 In: `unroll` loops of constant extent. Out: their bodies in a row, where the user asked for it
-(`explicit`) and, on a CPU, where the result is small: an index into a local array must be a constant for
-the array to live in registers. Other `unroll` loops stay loops: C++ compilers expand them (#pragma
-unroll).
+(`explicit`) and, on a CPU, where the result is small: an index into a local array must be a
+constant for the array to live in registers. Other `unroll` loops stay: C++ compilers expand them.
 
     for i in unroll(2): acc[i] = 0      →      acc[0] = 0;  acc[1] = 0
 """

@@ -7,9 +7,9 @@ In: a `For(kind="vectorized")` of any extent. Out: vector statements, then what 
         if i + v < N:                  →    for r in serial(n % 16): …
             C[i + v] = exp(A[i + v])        where n is min(n, N - i): the guard became the bound
 
-A guard that holds up to (or from) some lane splits the loop there, so that ragged edges stay vectors.
-`acc[0] = acc[0] + f(v)` becomes a vector of partial results and one horizontal reduction: for integers,
-minima and maxima always, for float sums where the loop says {"reassociate": True}.
+A guard that holds up to (or from) some lane splits the loop there, so that ragged edges stay
+vectors. `acc[0] = acc[0] + f(v)` becomes vectors of partial results and one horizontal reduction:
+for integers, minima and maxima always, for float sums where the loop says {"reassociate": True}.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def vectorize(loop: For, facts: Facts, ctx: PassContext) -> Stmt:
 
 
 def _widest(stmts: list[Stmt]) -> int:
-    """Bits of the widest value that a statement computes (indices are not computed lane by lane)."""
+    """Bits of the widest value that a statement computes (indices are not done lane by lane)."""
     widest = 8
 
     def go(e: Expr) -> None:
@@ -122,7 +122,7 @@ class _Reduction:
     def combine(self, a: Expr, b: Expr) -> Expr:
         if isinstance(self.op, str):
             return call(self.op, [a, b], a.dtype)
-        return self.op(a, b)  # type: ignore[no-any-return]
+        return self.op(a, b)
 
 
 def _reductions(
@@ -468,7 +468,7 @@ class _Vector:
                 raise NotStraight(f"{e.op} has no vector form")
             args = tuple(self.wide(a) for a in e.args)
             return Call(e.op, args, e.dtype.with_lanes(self.width))
-        return t(*(self.wide(c) for c in e.children))  # type: ignore[no-any-return]
+        return t(*(self.wide(c) for c in e.children))
 
     def load(self, e: Load) -> Expr:
         if all(self.lanes.step(i) == 0 for i in e.indices):

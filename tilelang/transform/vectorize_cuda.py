@@ -8,8 +8,8 @@ statement done for a whole group:
                             →    for l in unroll(4): c[l] = a[l] + 1
                                  C[i:i + 4] = c[0:4]                          (one 128-bit store)
 
-A copy is one vector move. `w` is the width with the fewest memory instructions; an access is wide only
-where its alignment and the uniformity of its guard are proved, the others stay scalar.
+A copy is one vector move. `w` is the width with the fewest memory instructions; an access is wide
+only where its alignment and the uniformity of its guard are proved, the others stay scalar.
 """
 
 from __future__ import annotations
@@ -100,12 +100,8 @@ def _is_memory(b: Buffer) -> bool:
 
 
 def _scalar_cost(stmts: list[Stmt]) -> int:
-    return sum(
-        1
-        for s in stmts
-        for x in walk(s)
-        if type(x) in (Load, Store) and _is_memory(x.buffer)  # type: ignore[attr-defined]
-    )
+    accesses = (x for s in stmts for x in walk(s) if type(x) is Load or type(x) is Store)
+    return sum(_is_memory(x.buffer) for x in accesses)
 
 
 class _Group:
@@ -165,8 +161,8 @@ class _Group:
         self.cost += _scalar_cost([s]) * self.width
         with self.builder.for_(
             self.lane.name, const(self.width, self.lane.dtype), kind="unroll"
-        ) as l:
-            self.builder.emit(substitute(s, {self.lane: l}))
+        ) as lane:
+            self.builder.emit(substitute(s, {self.lane: lane}))
 
     def store(self, s: Store) -> None:
         chunk = self.chunk(s.buffer, s.indices)
@@ -229,7 +225,7 @@ class _Group:
         return all(facts.divisible(i * s, count) for i, s in zip(outer, strides, strict=True))
 
     def wide_loads(self, s: Store) -> dict[Load, tuple[Expr, ...]]:
-        """Loads of memory that one instruction can do for several lanes, with the guards on them."""
+        """Loads that one instruction can do for several lanes, with the guards on them."""
         found: dict[Load, tuple[Expr, ...]] = {}
 
         def go(e: Expr, guards: tuple[Expr, ...]) -> None:
@@ -237,10 +233,14 @@ class _Group:
                 return
             if e in found:
                 return
-            if type(e) is Load and _is_memory(e.buffer) and all(map(self.lanes.uniform, guards)):
-                if self.chunk(e.buffer, e.indices) > 1:
-                    found[e] = guards
-                    return
+            if (
+                type(e) is Load
+                and _is_memory(e.buffer)
+                and all(map(self.lanes.uniform, guards))
+                and self.chunk(e.buffer, e.indices) > 1
+            ):
+                found[e] = guards
+                return
             if type(e) is IfThenElse:
                 go(e.cond, guards)
                 go(e.a, (*guards, e.cond))
@@ -317,7 +317,7 @@ class _Replaced:
         self.memo: dict[Expr, Expr] = {}
 
     def stmt(self, s: Store) -> Store:
-        return s.map_children(self.expr)  # type: ignore[no-any-return]
+        return s.map_children(self.expr)
 
     def expr(self, e: Expr) -> Expr:
         hit = self.memo.get(e)

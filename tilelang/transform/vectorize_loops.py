@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """LOOP → LOOP: `vectorized` loops become vector accesses where that is provably right.
 
-In: loops that lowerings or the user marked `vectorized`. Out: none are left; accesses with a `Ramp` as
-last index, or serial and unrolled loops (the reason is a note). What a vector is differs: see
+In: loops that lowerings or the user marked `vectorized`. Out: none are left; accesses with a `Ramp`
+as last index, or serial and unrolled loops (the reason is a note). What a vector is differs: see
 `vectorize_cuda` (wide memory accesses) and `vectorize_cpu` (wide arithmetic too).
 """
 
