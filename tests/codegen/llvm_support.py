@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tilelang.codegen.llvm import llvm_ir
-from tilelang.ir import Buffer, Kernel, Var, const
+from tilelang.ir import Buffer, DType, Kernel, Var, const
 from tilelang.runtime.llvm_jit import compile_module, load
 from tilelang.target import Target
 
@@ -32,10 +32,7 @@ def caller(kernel: Kernel, address: int, keep: Any) -> Callable[..., str | None]
     """A callable over numpy arrays and Python scalars; returns the failed assertion's message."""
     types: list[Any] = []
     for a in kernel.args:
-        if isinstance(a, Buffer):
-            types.append(ctypes.c_void_p)
-        else:
-            types.append(np.ctypeslib.as_ctypes_type(a.dtype.as_numpy()))
+        types.append(ctypes.c_void_p if isinstance(a, Buffer) else _scalar(a.dtype))
     f = ctypes.CFUNCTYPE(ctypes.c_char_p, *types, ctypes.c_int64, ctypes.c_int64)(address)
 
     def call(*args: Any, blocks: int = 1, first: int = 0) -> str | None:
@@ -45,6 +42,13 @@ def caller(kernel: Kernel, address: int, keep: Any) -> Callable[..., str | None]
 
     call.keep = keep  # type: ignore[attr-defined]
     return call
+
+
+def _scalar(dtype: DType) -> Any:
+    """As C passes it; narrow floats as their bit patterns, a sub-byte integer in a byte."""
+    if dtype.is_float and dtype.bits < 32:
+        return {8: ctypes.c_uint8, 16: ctypes.c_uint16}[dtype.bits]
+    return ctypes.c_int8 if dtype.bits < 8 else np.ctypeslib.as_ctypes_type(dtype.as_numpy())
 
 
 def build(kernel: Kernel) -> Callable[..., str | None]:

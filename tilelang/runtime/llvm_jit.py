@@ -21,7 +21,7 @@ from typing import Any
 
 from tilelang.errors import InternalError, ToolchainError
 
-__all__ = ["JitModule", "compile_module", "cpu_key", "load"]
+__all__ = ["JitModule", "assembly", "compile_module", "cpu_key", "load", "optimized_ir"]
 
 _lock = threading.RLock()
 _serial = itertools.count()
@@ -80,6 +80,23 @@ def compile_module(ir_text: str, cpu: str = "", features: str = "", opt: int = 2
 
     cpu, features: as LLVM names them; empty means this machine. opt: 0 to 3.
     """
+    module, machine = _optimized(ir_text, cpu, features, opt)
+    return bytes(machine.emit_object(module))
+
+
+def optimized_ir(ir_text: str, cpu: str = "", features: str = "") -> str:
+    """The module after our passes, for people."""
+    return str(_optimized(ir_text, cpu, features, 2)[0])
+
+
+def assembly(ir_text: str, cpu: str = "", features: str = "") -> str:
+    """The machine code as text, for people."""
+    module, machine = _optimized(ir_text, cpu, features, 2)
+    return str(machine.emit_assembly(module))
+
+
+def _optimized(ir_text: str, cpu: str, features: str, opt: int) -> tuple[Any, Any]:
+    """The parsed, verified and optimised module, and its target machine."""
     llvm = _binding()
     try:
         module = llvm.parse_assembly(ir_text)
@@ -90,8 +107,8 @@ def compile_module(ir_text: str, cpu: str = "", features: str = "", opt: int = 2
         ) from error
     machine = _target_machine(cpu, features, opt)
     if opt:
-        _optimize(module, machine)
-    return bytes(machine.emit_object(module))
+        _run_passes(module, machine)
+    return module, machine
 
 
 def _excerpt(ir_text: str, message: str) -> str:
@@ -104,7 +121,7 @@ def _excerpt(ir_text: str, message: str) -> str:
     return message + "\n" + "\n".join(lines[max(0, at - 3) : at + 3])
 
 
-def _optimize(module: Any, machine: Any) -> None:
+def _run_passes(module: Any, machine: Any) -> None:
     llvm = _binding()
     options = llvm.create_pipeline_tuning_options(speed_level=2)
     builder = llvm.create_pass_builder(machine, options)
