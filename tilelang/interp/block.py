@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 
 from tilelang.errors import InternalError
-from tilelang.ir import Alloc, Buffer, Scope, const
+from tilelang.ir import Alloc, Buffer, Scope, as_expr, const
 from tilelang.tileop import numeric
 
 from . import warp
 from .memory import Memory, Pointer, fresh
 from .units import Barriers, CopyGroups, TensorUnit
-from .values import to_storage
+from .values import literal, to_storage
 
 __all__ = ["Runtime"]
 
@@ -32,11 +32,12 @@ _MAX_TURNS = 50_000_000
 
 
 class Runtime:
-    """arguments: parameter or symbol -> `Memory` or number."""
+    """arguments: parameter or symbol -> `Memory` or number. logical: layouts do not count yet."""
 
-    def __init__(self, arguments: Mapping[Any, Any], safe: Mapping[Buffer, Any] | None = None) -> None:
+    def __init__(self, arguments: Mapping[Any, Any], logical: bool) -> None:
         self.arguments = arguments
-        self.safe = dict(safe or {})
+        self.logical = logical
+        self.safe: dict[Buffer, Any] = {}
         self.turns = 0
         self.host = Thread(Block(self, (1, 1, 1)), 0)
 
@@ -74,10 +75,15 @@ class Runtime:
         return Memory(stmt.buffer, flat[:count].reshape(shape))
 
     def launch(
-        self, thread: Callable[..., Any], grid: tuple[int, ...], threads: tuple[int, int, int],
+        self,
+        thread: Callable[..., Any],
+        grid: tuple[int, ...],
+        threads: tuple[int, int, int],
         annotations: Mapping[str, Any],
     ) -> None:
-        self.safe.update(annotations.get("safe_values") or {})
+        for buffer, value in (annotations.get("safe_values") or {}).items():
+            self.safe[buffer] = numeric.value(as_expr(value))
+            self.arguments[buffer].safe = literal(self.safe[buffer], buffer.dtype)
         for index in product(*(range(n) for n in reversed(grid))):
             Block(self, threads).run(thread, tuple(reversed(index)))
 
@@ -86,7 +92,9 @@ def view(buffer: Buffer, root: Memory, shape: tuple[int, ...]) -> Memory:
     """A view reads through the layout of what it views."""
     target = buffer.dtype.as_numpy()
     if root.table is None:
-        return Memory(buffer, root.array.reshape(-1).view(target)[: int(np.prod(shape))].reshape(shape))
+        return Memory(
+            buffer, root.array.reshape(-1).view(target)[: int(np.prod(shape))].reshape(shape)
+        )
     if target.itemsize != root.flat.itemsize:
         raise InternalError(f"view {buffer.name}: another element size over a layout")
     return Memory(buffer, root.array, root.flat.view(target), root.table.reshape(shape))
@@ -113,7 +121,8 @@ class Block:
 
     def _new(self, stmt: Alloc, shape: tuple[int, ...]) -> Memory:
         buffer = stmt.buffer
-        layout = stmt.annotations.get("layout")
+        physical = buffer.is_shared and not self.runtime.logical
+        layout = stmt.annotations.get("layout") if physical else None
         if layout is not None:
             table = layout_table(layout, shape)
             flat = fresh(buffer, (int(table.max()) + 1 if table.size else 0,))
@@ -166,7 +175,9 @@ class Block:
                 served = True
         return served
 
-    def _expected(self, kind: str, key: Any, group: list[Waiter], waiting: dict[int, Waiter]) -> int:
+    def _expected(
+        self, kind: str, key: Any, group: list[Waiter], waiting: dict[int, Waiter]
+    ) -> int:
         """How many threads must have arrived."""
         if kind == "named_barrier_sync":
             return int(group[0].args[1]) - self.barriers.arrived(key)
@@ -193,7 +204,13 @@ class ArenaMemory(Memory):
     """Shared memory at a byte offset of the block's arena, which several buffers may share."""
 
     def __init__(
-        self, block: Block, buffer: Buffer, offset: int, count: int, target: Any, shape: tuple[int, ...]
+        self,
+        block: Block,
+        buffer: Buffer,
+        offset: int,
+        count: int,
+        target: Any,
+        shape: tuple[int, ...],
     ) -> None:
         end = offset + count * target.itemsize
         if end > len(block.arena):
@@ -344,7 +361,9 @@ class Thread:
 def from_rounded(value: Any, memory: Memory) -> Any:
     """A sum of two values of the memory's dtype, wrapped to it."""
     if memory.dtype.is_int:
-        return numeric.narrow_ints(np.array(int(value) & (2**64 - 1), np.uint64).view(np.int64), memory.dtype)
+        return numeric.narrow_ints(
+            np.array(int(value) & (2**64 - 1), np.uint64).view(np.int64), memory.dtype
+        )
     return to_storage(value, memory.dtype)
 
 

@@ -65,7 +65,9 @@ def _same_expr(a: Expr, b: Expr) -> bool:
         return False
     if type(a) is Const:
         return bool(a.value == b.value)  # type: ignore[attr-defined]
-    if getattr(a, "buffer", None) is not getattr(b, "buffer", None) or getattr(a, "op", None) != getattr(b, "op", None):
+    if getattr(a, "buffer", None) is not getattr(b, "buffer", None) or getattr(
+        a, "op", None
+    ) != getattr(b, "op", None):
         return False
     return len(a.children) == len(b.children) and all(
         _same_expr(x, y) for x, y in zip(a.children, b.children, strict=True)
@@ -75,7 +77,8 @@ def _same_expr(a: Expr, b: Expr) -> bool:
 def _injective(indices: tuple[Expr, ...], nest: Parallel) -> bool:
     """Does every variable move a dimension of its own, alone? (`i`, `i + c`; extent 1 does not count)"""
     left = {
-        v for v, e in zip(nest.vars, nest.extents, strict=True)
+        v
+        for v, e in zip(nest.vars, nest.extents, strict=True)
         if not (type(e) is Const and e.value == 1)
     }
     bound = _bound(nest)
@@ -96,5 +99,3 @@ def _is_shift(e: Expr, v: Var) -> bool:
             return False
         return (part is a or type(e).__name__ == "Add") and _is_shift(part, v)
     return False
-
-

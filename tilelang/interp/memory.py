@@ -9,6 +9,8 @@ what they mean on the device.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,16 +19,29 @@ from tilelang.errors import BoundsError
 from tilelang.ir import Buffer, DType
 from tilelang.tileop import numeric
 
-from .values import Value, from_storage, to_storage
+from .values import Value, from_storage, literal, to_storage
 
 __all__ = ["Memory", "Pointer", "fresh"]
+
+
+def _same(x: Any) -> Any:
+    return x
+
+
+def _reader(dtype: DType) -> Callable[[Any], Value]:
+    """Turns one array element into a value."""
+    if dtype.is_bool:
+        return bool
+    if not dtype.is_float:
+        return int
+    return np.float32 if dtype.bits < 32 else _same
 
 
 class Memory:
     """array: the elements by logical index. flat: the storage by physical offset (the same bytes).
     table: logical index -> offset, where that is not row-major."""
 
-    __slots__ = ("array", "buffer", "dtype", "flat", "is_global", "safe", "shape", "table")
+    __slots__ = ("array", "buffer", "dtype", "flat", "is_global", "read", "safe", "shape", "table")
 
     def __init__(
         self, buffer: Buffer, array: Any, flat: Any = None, table: Any = None, safe: Any = 0
@@ -38,7 +53,8 @@ class Memory:
         self.shape = array.shape if table is None else table.shape
         self.flat = flat if flat is not None else _storage(array)
         self.is_global = buffer.root().is_global
-        self.safe = from_storage(numeric.constant(safe, self.dtype), self.dtype)
+        self.read = _reader(self.dtype)
+        self.safe: Any = literal(safe, self.dtype) if self.is_global else None
 
     # ------------------------------------------------------------------------------ one element
 
@@ -48,8 +64,7 @@ class Memory:
                 if self.is_global:
                     return self.safe
                 raise self._outside(index)
-        x = self.array[index] if self.table is None else self.flat[self.table[index]]
-        return from_storage(x, self.dtype)
+        return self.read(self.array[index] if self.table is None else self.flat[self.table[index]])
 
     def put(self, index: tuple[int, ...], value: Value) -> None:
         for i, n in zip(index, self.shape, strict=True):
@@ -57,11 +72,37 @@ class Memory:
                 if self.is_global:
                     return
                 raise self._outside(index)
-        x = to_storage(value, self.dtype)
         if self.table is None:
-            self.array[index] = x
+            self.array[index] = value
         else:
-            self.flat[self.table[index]] = x
+            self.flat[self.table[index]] = value
+
+    # ------------------------------------------------------------------------------ a vector
+
+    def get_run(self, index: tuple[int, ...], lanes: int) -> Value:
+        """`lanes` elements from an index on, along the last dimension."""
+        place = self._run(index, lanes)
+        if place is None:
+            return self.gather((*index[:-1], index[-1] + np.arange(lanes)))
+        x = self.array[place] if self.table is None else self.flat[self.table[place]]
+        return from_storage(x, self.dtype).copy()
+
+    def put_run(self, index: tuple[int, ...], lanes: int, value: Value) -> None:
+        place = self._run(index, lanes)
+        if place is None:
+            self.scatter((*index[:-1], index[-1] + np.arange(lanes)), value)
+        elif self.table is None:
+            self.array[place] = value
+        else:
+            self.flat[self.table[place]] = value
+
+    def _run(self, index: tuple[int, ...], lanes: int) -> tuple[Any, ...] | None:
+        """The run as a subscript, or None if it is not all inside."""
+        last = index[-1]
+        for i, n in zip(index, self.shape, strict=True):
+            if not 0 <= i < n:
+                return None
+        return (*index[:-1], slice(last, last + lanes)) if last + lanes <= self.shape[-1] else None
 
     def _outside(self, index: Any) -> BoundsError:
         at = ", ".join(map(str, index))
@@ -73,7 +114,11 @@ class Memory:
         """Elements at index arrays; where the mask is false anything."""
         inside, clipped = self._clip(index, mask)
         place = self.array if self.table is None else self.flat
-        x = place[clipped if self.table is None else self.table[clipped]] if self._any() else self.safe
+        x = (
+            place[clipped if self.table is None else self.table[clipped]]
+            if self._any()
+            else self.safe
+        )
         out = from_storage(np.asarray(x), self.dtype)
         return out if inside is True else np.where(inside, out, self.safe)
 
@@ -104,11 +149,17 @@ class Memory:
         if inside is True:
             return True, arrays
         if not self.is_global and np.any(~inside & np.asarray(mask)):
-            bad = np.argwhere(np.broadcast_to(~inside & np.asarray(mask), np.broadcast_shapes(
-                *(i.shape for i in arrays), np.shape(mask))))[0]
+            bad = np.argwhere(
+                np.broadcast_to(
+                    ~inside & np.asarray(mask),
+                    np.broadcast_shapes(*(i.shape for i in arrays), np.shape(mask)),
+                )
+            )[0]
             full = np.broadcast_arrays(*arrays, mask)[:-1]
             raise self._outside([int(i[tuple(bad)]) for i in full])
-        return inside, tuple(np.clip(i, 0, max(n - 1, 0)) for i, n in zip(arrays, self.shape, strict=True))
+        return inside, tuple(
+            np.clip(i, 0, max(n - 1, 0)) for i, n in zip(arrays, self.shape, strict=True)
+        )
 
     # ------------------------------------------------------------------------------ pointers
 
@@ -156,7 +207,12 @@ class Pointer:
 
 def fresh(buffer: Buffer, shape: tuple[int, ...]) -> Any:
     """Uninitialised memory: every element is poison."""
-    return np.full(shape, numeric.poison(buffer.dtype), buffer.dtype.as_numpy())
+    return np.full(shape, *_poison(buffer.dtype))
+
+
+@functools.cache
+def _poison(dtype: DType) -> tuple[Any, Any]:
+    return numeric.poison(dtype), dtype.as_numpy()
 
 
 def _storage(array: Any) -> Any:

@@ -80,7 +80,9 @@ class Program(ExprText):
             self.line("pass")
         self.depth -= 1
 
-    def main(self, params: tuple[Any, ...], symbols: tuple[Var, ...], body: Callable[[], None]) -> str:
+    def main(
+        self, params: tuple[Any, ...], symbols: tuple[Var, ...], body: Callable[[], None]
+    ) -> str:
         """The whole program; `body` writes the statements."""
         for p in (*params, *symbols):
             self.line(f"{self.define(p)} = rt.argument({self.constant(p, 'p')})")
@@ -116,7 +118,10 @@ class Program(ExprText):
     def _store(self, s: Store) -> None:
         buffer, index = self.name(s.buffer), self.tuple(s.indices)
         value = self.expr(s.value)
-        if self.grid or any(i.dtype.lanes > 1 for i in s.indices):
+        run = self.run(s.indices)
+        if run is not None:
+            self.line(f"{buffer}.put_run({run}, {value})")
+        elif self.grid or any(i.dtype.lanes > 1 for i in s.indices):
             mask = f", {self.mask}" if self.mask != "True" else ""
             self.line(f"{buffer}.scatter({index}, {value}{mask})")
         else:
@@ -177,7 +182,9 @@ class Program(ExprText):
         self.line(f"rt.launch(thread, {self.tuple(k.grid)}, {k.block!r}, {{}})")
         self.single = True
 
-    def thread_function(self, blocks: tuple[Var, ...], threads: tuple[Var, ...], body: Stmt) -> None:
+    def thread_function(
+        self, blocks: tuple[Var, ...], threads: tuple[Var, ...], body: Stmt
+    ) -> None:
         names = ", ".join(self.define(v) for v in (*blocks, *threads))
         with self.block(f"def thread(me, {names}):"):
             self.stmt(body)

@@ -14,14 +14,13 @@ from typing import Any
 from tilelang.errors import InternalError
 from tilelang.ir import (
     INTRINSICS, And, BitNot, Broadcast, Buffer, Call, Cast, Const, Expr, IfThenElse, Load, Neg, Not, Or, Ramp,
-    Select, StringImm, Var,
+    Select, StringImm, Var, is_const,
 )  # fmt: skip
 
 from . import values
 from .values import MATH, binary_text, is_narrow
 
 __all__ = ["ExprText"]
-
 
 
 class ExprText:
@@ -113,7 +112,7 @@ class ExprText:
         return f"cast({self.expr(e.a)}, {src.row.name}, {dst.row.name})"
 
     def _choice(self, e: Any) -> str:
-        if not self._many(e) and e.cond.dtype.lanes == 1:
+        if not self.grid and e.cond.dtype.lanes == 1:
             return f"({self.expr(e.a)} if {self.expr(e.cond)} else {self.expr(e.b)})"
         cond = self.fresh("cond")
         lazy = type(e) is IfThenElse
@@ -126,8 +125,18 @@ class ExprText:
         buffer = self.name(e.buffer)
         if not self.grid and all(i.dtype.lanes == 1 for i in e.indices):
             return f"{buffer}.get({self.tuple(e.indices)})"
+        run = self.run(e.indices)
+        if run is not None:
+            return f"{buffer}.get_run({run})"
         mask = f", {self.mask}" if self.mask != "True" else ""
         return f"{buffer}.gather({self.tuple(e.indices)}{mask})"
+
+    def run(self, indices: Any) -> str | None:
+        """`first index, lanes` of a contiguous vector access."""
+        last = indices[-1]
+        if self.grid or type(last) is not Ramp or not is_const(last.stride, 1):
+            return None
+        return f"{self.tuple((*indices[:-1], last.base))}, {last.lanes}"
 
     def _ramp(self, e: Any) -> str:
         return f"ramp({self.expr(e.base)}, {self.expr(e.stride)}, {e.lanes})"

@@ -13,7 +13,20 @@ from typing import Any
 import numpy as np
 
 from tilelang.errors import ArgumentValueError
-from tilelang.ir import Buffer, Const, Expr, HostProgram, Kernel, PrimFunc, TensorMap, Var, free_vars
+from tilelang.ir import (
+    Buffer,
+    Const,
+    Expr,
+    HostProgram,
+    Kernel,
+    Parallel,
+    PrimFunc,
+    TensorMap,
+    TileStmt,
+    Var,
+    free_vars,
+    walk,
+)
 
 from .block import Runtime
 from .evaluate import evaluate
@@ -40,11 +53,22 @@ def execute(func: PrimFunc | HostProgram, arguments: Sequence[Any]) -> list[Any]
         known[p] = Memory(p, value) if isinstance(p, Buffer) else value
         if flat and isinstance(p, Buffer):
             known[p] = _flat(known[p])
-    scope: dict[str, Any] = {**namespace(), **program.constants, "Pointer": Pointer, "BoundMap": BoundMap}
+    scope: dict[str, Any] = {
+        **namespace(),
+        **program.constants,
+        "Pointer": Pointer,
+        "BoundMap": BoundMap,
+    }
     exec(compile(text, f"<interpreted {func.name}>", "exec"), scope)
     with np.errstate(all="ignore"):
-        scope["main"](Runtime(known))
+        scope["main"](Runtime(known, _is_tile(func)))
     return [values[func.params[i]] for i in func.outputs]
+
+
+def _is_tile(func: PrimFunc | HostProgram) -> bool:
+    return isinstance(func, PrimFunc) and any(
+        type(x) is TileStmt or type(x) is Parallel for x in walk(func.body)
+    )
 
 
 def program_text(func: PrimFunc | HostProgram) -> str:
@@ -98,7 +122,11 @@ def _scalar(value: Any) -> Any:
 def _array(buffer: Buffer, value: Any) -> Any:
     target = buffer.dtype.as_numpy()
     array = np.asarray(value)
-    if array.dtype != target and array.dtype.itemsize == target.itemsize and array.dtype.kind in "Vu":
+    if (
+        array.dtype != target
+        and array.dtype.itemsize == target.itemsize
+        and array.dtype.kind in "Vu"
+    ):
         array = array.view(target)
     if array.dtype != target or array.ndim != buffer.ndim:
         raise ArgumentValueError(

@@ -122,7 +122,9 @@ def reinterpret(x: Value, src: DType, dst: DType) -> Value:
     if src.bits < 8 or dst.bits < 8:
         raise InternalError(f"the interpreter does not reinterpret {src} as {dst}")
     out = bits.view(dst.as_numpy())
-    many = dst.lanes > 1 or (src.lanes == 1 and np.ndim(x) > 0)  # a vector, or many elements at once
+    many = dst.lanes > 1 or (
+        src.lanes == 1 and np.ndim(x) > 0
+    )  # a vector, or many elements at once
     return from_storage(out if many else out[0], dst)
 
 

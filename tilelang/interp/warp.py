@@ -113,7 +113,9 @@ def _mma(kind: str, args: list[Any]) -> None:
     sizes = m * k // 32, k * n // 32, m * n // 32
     places = _places(ab, k, sizes)
     for t in range(32):
-        for matrix, pointer, size, place in zip((c, a, b), args[t], (sizes[2], *sizes[:2]), places, strict=True):
+        for matrix, pointer, size, place in zip(
+            (c, a, b), args[t], (sizes[2], *sizes[:2]), places, strict=True
+        ):
             values = pointer.span(0, size)
             for i in range(size):
                 matrix[place(t, i)] = values[i]

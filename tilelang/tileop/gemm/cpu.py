@@ -191,7 +191,10 @@ class _Panels:
 
         outer, inner = ("k", "i") if op.trans_a else ("i", "k")
         bounds = {"i": const(plan.m), "k": self.depth}
-        with b.for_(outer, bounds[outer]) as x, b.for_(inner, bounds[inner], kind="vectorized") as y:
+        with (
+            b.for_(outer, bounds[outer]) as x,
+            b.for_(inner, bounds[inner], kind="vectorized") as y,
+        ):
             i, k = (y, x) if op.trans_a else (x, y)
             value = Load(op.a.buffer, source(i, self.k0 + k))
             b.store(packed, place(i, k), cast(value, plan.dtype))
@@ -225,11 +228,18 @@ class _Panels:
         if not self.op.trans_b:
             return cast(_vector(buffer, source(self.k0 + k, j), lanes), self.plan.dtype)
         parts = [Load(buffer, source(self.k0 + k, j + n)) for n in range(lanes)]
-        whole = parts[0] if lanes == 1 else call("make_vector", parts, buffer.dtype.with_lanes(lanes))
+        whole = (
+            parts[0] if lanes == 1 else call("make_vector", parts, buffer.dtype.with_lanes(lanes))
+        )
         return cast(whole, self.plan.dtype)
 
     def _micro(
-        self, a: At, row: Callable[[Expr, int, int], Expr], i0: Expr, j0: Expr, rows: int,
+        self,
+        a: At,
+        row: Callable[[Expr, int, int], Expr],
+        i0: Expr,
+        j0: Expr,
+        rows: int,
         widths: tuple[int, ...],
     ) -> None:
         b, dtype, width = self.b, self.plan.dtype, sum(widths)
