@@ -116,13 +116,13 @@ class _Split:
         threads = _three(launch.thread_vars, "tx", "ty", "tz")
         maps = tuple(launch.annotations.get("tensor_maps", ()))
         buffers = _global_roots(body)
-        args = self.arguments(body, buffers, maps, {*blocks, *threads}, launch)
+        args = self.arguments(body, buffers, maps, {*blocks, *threads}, launch, grid)
         return Kernel(
             name,
             args,
             body,
             (grid[0], grid[1], grid[2]),
-            launch.threads,
+            launch.threads if self.ctx.target.is_cuda else (1, 1, 1),
             blocks,
             threads,
             int(launch.annotations.get("dynamic_smem", 0)),
@@ -136,11 +136,15 @@ class _Split:
         maps: tuple[TensorMap, ...],
         own: set[Var],
         launch: Launch,
+        grid: list[Expr],
     ) -> tuple[Buffer | Var | TensorMap, ...]:
-        """Tensors and scalars in parameter order, workspaces, descriptors, symbols of shapes."""
+        """Tensors and scalars in parameter order, workspaces, descriptors, symbols of shapes.
+
+        A CPU kernel also needs the symbols of its grid: it finds its block by the linear index."""
         described = {m.var for m in maps}
         inside = [
             *free_vars(body),
+            *(v for e in grid if self.ctx.target.is_cpu for v in free_vars(e)),
             *(v for b in buffers if b.data is not None for v in free_vars(b.data)),
         ]
         needed = {v: None for v in inside if v not in own and v not in described}
