@@ -87,6 +87,7 @@ void Block::prepare_threads() {
     f.tick = 1;
     f.view = View{};
     f.waits_for = nullptr;
+    f.waits_on = nullptr;
     f.copy_agent = 0;
     f.copy_tick = 1;
     f.copies_seen = 0;
@@ -94,6 +95,7 @@ void Block::prepare_threads() {
     f.copy_groups.clear();
     f.in_flight.clear();
     f.wgmmas = 0;
+    f.wgmma_groups = 0;
     f.needs_wgmma_fence = true;
     unsigned char* base = stacks.base(i);
     f.stack = reinterpret_cast<uintptr_t>(base);
@@ -119,6 +121,7 @@ bool Block::run(TlsimDim3 block_index) {
   for (Barrier& barrier : barriers) barrier = Barrier{};
   mbarriers.clear();
   tma_queue.clear();
+  tma_units.clear();
   stores.clear();
   for (Warpgroup& group : warpgroups) group = Warpgroup{};
   joiner.clear();
@@ -232,6 +235,9 @@ void Block::describe_deadlock() {
     std::string what = fiber.waits_for;
     if (fiber.wait_detail != kNoDetail) what += format(" %" PRIu64, fiber.wait_detail);
     what += site_text(fiber.wait_site);
+    if (const MBarrier* barrier = fiber.waits_on)
+      what += format(" (phase %u lacks %u arrivals and %lld bytes)", barrier->phase, barrier->pending,
+                     static_cast<long long>(barrier->bytes));
     if (!groups.empty() && groups.back().what == what)
       groups.back().last = fiber.id;
     else

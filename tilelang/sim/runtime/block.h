@@ -33,7 +33,8 @@ struct CopyAsync {  // one cp.async that has not been waited for
 struct StackRange {  // registers of a thread that an unfinished wgmma still uses
   uintptr_t begin, end;
   Site site;
-  bool written;  // an accumulator: even reading it is too early
+  bool written;        // an accumulator: even reading it is too early
+  unsigned operation;  // counts the thread's wgmmas
 };
 
 // One CUDA thread.
@@ -52,6 +53,7 @@ struct Fiber {
   const char* waits_for;  // what it is blocked on, for the deadlock report
   uint64_t wait_detail;
   Site wait_site;
+  const struct MBarrier* waits_on;
 
   Agent copy_agent;  // the agent of its cp.async copies, 0 until it makes one
   Tick copy_tick;    // of the group that is open
@@ -61,6 +63,7 @@ struct Fiber {
 
   std::vector<StackRange> in_flight;  // empty unless wgmmas are
   unsigned wgmmas;                    // issued so far
+  Tick wgmma_groups;                  // committed so far
   bool needs_wgmma_fence;
 };
 
@@ -97,9 +100,7 @@ struct MBarrier {
   unsigned count = 0, pending = 0;
   int64_t bytes = 0;  // announced and not yet arrived
   unsigned phase = 0;
-  Agent initialiser = 0;
-  Tick init_tick = 0;
-  Site init_site = 0;
+  unsigned initialiser = 0;
   bool visible = false;  // to the async proxy: a fence followed the init
   ViewSum arriving;
   View completed;  // of the latest completed phase
@@ -125,18 +126,17 @@ struct WgmmaOperation {
   unsigned lanes;  // threads that have issued it
   void* d[128];
   const void* a[128];
-  Tick tick;
+  View checked;  // with which the shared operands have been checked last
 };
 
 struct Warpgroup {
   std::deque<WgmmaOperation> operations;
   unsigned first = 0;             // index of operations.front()
   std::deque<unsigned> groups;    // end index of each committed group
-  unsigned commit_lanes = 0, wait_lanes = 0;
   std::vector<Fiber*> waiting;
-  Agent agent = 0;
-  Tick tick = 0;
-  View issue_view;
+  Agent agent = 0;  // 0: none yet
+  Tick tick = 0;    // of the last committed group
+  Clock done;       // of the last group that was waited for
 };
 
 // Runs ready fibers of any number of blocks on one host thread.
@@ -201,7 +201,16 @@ struct Block {
   // ---- units that need a hook at the end of a thread or of the block
   void barrier_exit(Fiber& fiber);
   void warp_exit(Fiber& fiber);
+  // Makes one queued load towards this mbarrier happen. False if there is none.
+  bool tma_advance(Fiber& fiber, uint64_t barrier);
+  void tma_load_arrives(Fiber& fiber, const TmaOperation& op);
+  Agent take_unit(bool store, unsigned owner, Tick& tick);
+  void give_back_unit(Agent agent);
   void tma_finish();
+  // The initialised mbarrier at an address that `what` uses.
+  MBarrier& mbarrier_at(Fiber& fiber, void* bar, const char* what, int line);
+  // Ends the phase if everything has arrived.
+  void mbarrier_settle(Fiber& fiber, MBarrier& barrier, Site site);
   void finish_units();
   void describe_deadlock();
   // A static shared array: placed behind the dynamic ones on first use.
@@ -231,7 +240,13 @@ struct Block {
 
   Barrier barriers[16];
   std::unordered_map<uint64_t, MBarrier> mbarriers;  // by shared offset
-  std::deque<TmaOperation> tma_queue;
+  std::deque<TmaOperation> tma_queue;  // loads that have not happened
+  struct TmaUnit {
+    Agent agent;
+    Tick tick;
+    bool busy, store;
+  };
+  std::vector<TmaUnit> tma_units;
   struct StoreGroups {
     std::vector<TmaOperation> open;
     std::deque<std::vector<TmaOperation>> committed;

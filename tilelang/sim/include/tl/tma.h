@@ -12,20 +12,20 @@ TLSIM_FN void prefetch_tensormap(const TensorMap&) {}
 #define TLSIM_TMA(rank, parameters, ...)                                                     \
   TLSIM_FN void tma_load(void* dst, const TensorMap& desc, void* bar, parameters, TLSIM_LINE) { \
     const int c[] = {__VA_ARGS__};                                                           \
-    tlsim_tma_load(dst, &desc, bar, c, rank, line);                                          \
+    tlsim_tma_load(dst, &desc, bar, c, rank, line.value);                                          \
   }                                                                                          \
   TLSIM_FN void tma_store(const TensorMap& desc, const void* src, parameters, TLSIM_LINE) {  \
     const int c[] = {__VA_ARGS__};                                                           \
-    tlsim_tma_store(&desc, src, c, rank, line);                                              \
+    tlsim_tma_store(&desc, src, c, rank, line.value);                                              \
   }
 #define TLSIM_AND ,
 // The line is a type of its own here: one more coordinate is not a line.
 #undef TLSIM_LINE
 struct SimLine {
   int value;
-  operator int() const { return value; }
+  static SimLine here(int line = __builtin_LINE()) { return {line}; }
 };
-#define TLSIM_LINE SimLine line = SimLine{__builtin_LINE()}
+#define TLSIM_LINE SimLine line = SimLine::here()
 TLSIM_TMA(1, int c0, c0)
 TLSIM_TMA(2, int c0 TLSIM_AND int c1, c0, c1)
 TLSIM_TMA(3, int c0 TLSIM_AND int c1 TLSIM_AND int c2, c0, c1, c2)

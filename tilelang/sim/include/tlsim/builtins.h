@@ -88,9 +88,15 @@ template <int... I> struct Indices {};
 template <int N, int... I> struct CountTo : CountTo<N - 1, N - 1, I...> {};
 template <int... I> struct CountTo<0, I...> { using type = Indices<I...>; };
 
+// An argument; its place need not be aligned as the type is.
+template <class A> TLSIM_UNCHECKED inline A argument(const void* place) {
+  A value;
+  __builtin_memcpy(&value, place, sizeof value);
+  return value;
+}
 template <class... A, int... I>
 TLSIM_UNCHECKED inline void call(void (*kernel)(A...), void* const* args, Indices<I...>) {
-  kernel(*static_cast<A*>(args[I])...);
+  kernel(argument<A>(args[I])...);
 }
 template <class... A> TLSIM_UNCHECKED inline void call(void (*kernel)(A...), void* const* args) {
   call(kernel, args, typename CountTo<sizeof...(A)>::type());
