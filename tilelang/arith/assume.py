@@ -50,6 +50,9 @@ def _fact(f: Facts, cond: Any, value: bool) -> None:
             _remainder(f, cond.b, a)
     elif cond.dtype.is_bool and cond.dtype.lanes == 1:
         f.intervals[cond] = (int(value), int(value))
+        wide = f.expanded(cond)
+        if wide is not cond:
+            assume(f, wide, value)
 
 
 def _compare(f: Facts, kind: type, s: Linear) -> None:
@@ -66,16 +69,17 @@ def _compare(f: Facts, kind: type, s: Linear) -> None:
         nonnegative(f, s)
         nonnegative(f, s.scaled(-1))
     else:
-        _not_zero(f, s)
+        f.unequal = (*f.unequal, s)
 
 
-def _not_zero(f: Facts, s: Linear) -> None:
-    """`s` != 0: moves a bound that is exactly 0."""
-    lo, hi = f.interval(s)
-    if lo == 0:
-        nonnegative(f, s.shifted(-1))
-    if hi == 0:
-        nonnegative(f, s.scaled(-1).shifted(-1))
+def sharpen(f: Facts) -> None:
+    """Each sum known not to be 0 moves a bound of its that is exactly 0."""
+    for s in f.unequal:
+        lo, hi = f.interval(s)
+        if lo == 0:
+            nonnegative(f, s.shifted(-1))
+        if hi == 0:
+            nonnegative(f, s.scaled(-1).shifted(-1))
 
 
 def _remainder(f: Facts, e: Any, r: Linear) -> None:

@@ -248,8 +248,9 @@ def _divide_terms(f: Facts, s: Linear, d: Linear) -> tuple[Linear, Linear] | Non
     quotient, rest = Linear(), Linear(s.const)
     for a, k in s.terms.items():
         parts = f.factors(a)
-        if k % scale == 0 and any(p is unit for p in parts):
-            parts.remove(next(p for p in parts if p is unit))
+        at = next((n for n, p in enumerate(parts) if p is unit), None)
+        if k % scale == 0 and at is not None:
+            del parts[at]
             quotient = quotient.plus(f.product_of(parts), k // scale)
         else:
             rest = rest.plus(Linear(0, {a: k}))

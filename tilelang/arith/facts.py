@@ -26,21 +26,22 @@ if TYPE_CHECKING:
     from tilelang.ir import DType, Expr
 
 Residue = tuple[int, int]
+DEEPEST_BRANCH = 3
 
 
 class Facts:
     """One scope of knowledge. See the module docstring."""
 
     def __init__(self, parent: Facts | None = None) -> None:
-        inherit = parent is not None
-        self.parent = parent
         self.intervals: dict[Expr, Interval] = dict(parent.intervals) if parent else {}
         self.residues: dict[Expr, Residue] = dict(parent.residues) if parent else {}
         self.inequalities: dict[Expr, tuple[Linear, ...]] = dict(parent.inequalities) if parent else {}
         self.definitions: dict[Expr, Expr] = dict(parent.definitions) if parent else {}
         self.truths: dict[Expr, bool] = dict(parent.truths) if parent else {}
-        self.ranks: dict[Expr, int] = parent.ranks if inherit and parent else {}
-        self.costs: dict[Expr, int] = parent.costs if inherit and parent else {}
+        self.ranks: dict[Expr, int] = parent.ranks if parent else {}
+        self.costs: dict[Expr, int] = parent.costs if parent else {}
+        self.unequal: tuple[Linear, ...] = parent.unequal if parent else ()
+        self.nesting = 0
         self._forget()
 
     def _forget(self) -> None:
@@ -94,6 +95,9 @@ class Facts:
         """`cond` holds here."""
         asserting.assume(self, cond, True)
         self._forget()
+        if self.unequal:
+            asserting.sharpen(self)
+            self._forget()
 
     # -------------------------------------------------------------------------------------- asking
 
@@ -132,7 +136,12 @@ class Facts:
     def equal(self, a: Any, b: Any) -> bool:
         """Are the two integer expressions certainly equal?"""
         x, y = as_expr(a), as_expr(b)
-        return x is y or prove.zero(self, self.linear(x).minus(self.linear(y)))
+        if x is y or prove.zero(self, self.linear(x).minus(self.linear(y))):
+            return True
+        wide_x, wide_y = self.expanded(x), self.expanded(y)
+        if wide_x is x and wide_y is y:
+            return False
+        return prove.zero(self, self.linear(wide_x).minus(self.linear(wide_y)))
 
     def simplify(self, e: Expr) -> Expr:
         """An expression of the same dtype and value (under these facts) that costs no more."""
@@ -161,6 +170,9 @@ class Facts:
         for p in parts:
             out = normal.product(self, out, atom(p), p.dtype)
         return out
+
+    def product(self, a: Linear, b: Linear, dtype: DType) -> Linear:
+        return normal.product(self, a, b, dtype)
 
     def interval(self, s: Linear) -> Interval:
         """Bounds of a sum, term by term."""
@@ -220,8 +232,14 @@ class Facts:
         hit = self.branches.get(cond)
         if hit is None:
             hit = self.branches[cond] = self.child()
+            hit.nesting = self.nesting + 1
             hit.assume(cond)
         return hit
+
+    def branch(self, cond: Expr) -> Facts:
+        """`under(cond)`, but this scope itself where conditions nest deeply: an expression that is used below
+        many of them would be looked at once for each combination."""
+        return self.under(cond) if self.nesting < DEEPEST_BRANCH else self
 
 
 def is_stable(e: Expr) -> bool:

@@ -11,7 +11,7 @@ from math import gcd
 from typing import TYPE_CHECKING, Any
 
 from tilelang.ir import (
-    EQ, GE, GT, LE, LT, NE, And, Const, FloorDiv, FloorMod, IfThenElse, Max, Min, Not, Or, Select,
+    EQ, GE, GT, LE, LT, NE, And, Const, FloorDiv, FloorMod, IfThenElse, Max, Min, Mul, Not, Or, Select,
 )
 
 from .assume import OPPOSITE
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 DEPTH = 4  # inequalities combined in one proof
 BUDGET = 48  # sums looked at in one proof
+MOST_FACTORS = 3  # of a product whose factors' bounds are used
 
 
 def nonnegative(f: Facts, s: Linear) -> bool:
@@ -55,8 +56,9 @@ def _search(f: Facts, s: Linear, depth: int, budget: list[int]) -> bool:
         return False
     if _by_cases(f, s, depth, budget):
         return True
+    implied = [fact for a in s.terms for fact in _axioms(f, a)]
     for a in _to_eliminate(f, s):
-        for fact in (*f.inequalities.get(a, ()), *_axioms(f, a)):
+        for fact in (*implied, *f.inequalities.get(a, ())):
             n, k = fact.terms.get(a, 0), s.terms[a]
             if n * k > 0:
                 d = gcd(n, k)
@@ -100,11 +102,36 @@ def _axioms(f: Facts, a: Any) -> tuple[Linear, ...]:
         x = f.linear(a.a)
         lo = f.interval(x)[0]
         return (x.minus(atom(a)),) if lo is not None and lo >= 0 else ()
+    if kind is Mul:
+        return _product_axioms(f, a)
     if kind is Min:
         return tuple(f.linear(x).minus(atom(a)) for x in (a.a, a.b))
     if kind is Max:
         return tuple(atom(a).minus(f.linear(x)) for x in (a.a, a.b))
     return ()
+
+
+def _product_axioms(f: Facts, a: Any) -> tuple[Linear, ...]:
+    """x * y for y >= 0 keeps the bounds and inequalities of x."""
+    parts = f.factors(a)
+    out: list[Linear] = []
+    for n, x in enumerate(parts):
+        others = parts[:n] + parts[n + 1 :]
+        if len(parts) > MOST_FACTORS or any(not _at_least_zero(f, y) for y in others):
+            continue
+        rest = f.product_of(others)
+        lo, hi = f.atom_interval(x)
+        out += [] if lo is None else [atom(a).plus(rest, -lo)]
+        out += [] if hi is None else [rest.scaled(hi).minus(atom(a))]
+        for fact in f.inequalities.get(x, ()):
+            if len(fact.terms) <= MOST_FACTORS:
+                out.append(f.product(fact, rest, a.dtype))
+    return tuple(out)
+
+
+def _at_least_zero(f: Facts, a: Expr) -> bool:
+    lo = f.atom_interval(a)[0]
+    return lo is not None and lo >= 0
 
 
 def zero(f: Facts, s: Linear) -> bool:

@@ -8,6 +8,7 @@ is common to both sides; branches are simplified knowing their condition.
 
 from __future__ import annotations
 
+from math import gcd
 from typing import TYPE_CHECKING, Any
 
 from tilelang.ir import (
@@ -46,8 +47,11 @@ def simplify(f: Facts, e: Expr) -> Expr:
     hit = f.simple_memo.get(e)
     if hit is None:
         rule = _RULES.get(type(e), inside)
-        hit = f.simple_memo[e] = rule(f, e)
-        f.simple_memo[hit] = hit
+        hit = rule(f, e)
+        known = f.truths.get(hit) if hit.dtype.is_bool else None
+        if known is not None:
+            hit = Const(known, BOOL)
+        f.simple_memo[e] = f.simple_memo[hit] = hit
     return hit
 
 
@@ -121,19 +125,24 @@ def _coarse(f: Facts, kind: Any, s: Linear) -> Linear:
     if kind in (EQ, NE):
         g = s.content()
         return s.divided(g) if g > 1 and s.const % g == 0 else s
-    # as t >= 0:  t // g >= 0 for any g > 0
+    # as t >= 0, which is t // g >= 0 for any g > 0
     sign = 1 if kind in (GE, GT) else -1
-    strict = 1 if kind in (GT, LT) else 0
-    t = s.scaled(sign).shifted(-strict)
-    for g in sorted({f.residue(Linear(0, {a: k}))[0] for a, k in t.terms.items()} - {0, 1}, reverse=True):
-        big, small = t.split(lambda a, k: f.residue(Linear(0, {a: k})) == (0, 0) or _multiple(f, a, k, g))  # noqa: B023
+    strict = kind in (GT, LT)
+    t, g = _floored(f, s.scaled(sign).shifted(-strict))
+    return t.shifted(g if strict else 0).scaled(sign)
+
+
+def _floored(f: Facts, t: Linear) -> tuple[Linear, int]:
+    """(u, g): t >= 0 exactly if u >= 0, which is u + g > 0; u without the terms that cannot matter."""
+    moduli = {f.residue(Linear(0, {a: k}))[0] for a, k in t.terms.items()}
+    for g in sorted(moduli - {0, 1}, reverse=True):
+        big, small = t.split(lambda a, k: _multiple(f, a, k, g))  # noqa: B023
         lo, hi = f.interval(small)
-        if lo is not None and hi is not None and lo // g == hi // g:
-            t = big.shifted(lo // g * g)
-            break
-    g = t.content()
-    t = t.divided(g) if g > 1 else t
-    return t.shifted(strict).scaled(sign)
+        if big.terms and lo is not None and hi is not None and lo // g == hi // g:
+            common = gcd(big.content(), g)
+            return big.shifted(lo // g * g).divided(common), g // common
+    common = t.content()
+    return (t.divided(common) if common > 1 else t), 1
 
 
 def _multiple(f: Facts, a: Expr, k: int, g: int) -> bool:
@@ -148,14 +157,14 @@ def _and(f: Facts, e: Any) -> Expr:
     a = f.simplify(e.a)
     if type(a) is Const or e.dtype.lanes != 1:
         return logical_and(a, f.simplify(e.b))
-    return logical_and(a, f.under(a).simplify(e.b))
+    return logical_and(a, f.branch(a).simplify(e.b))
 
 
 def _or(f: Facts, e: Any) -> Expr:
     a = f.simplify(e.a)
     if type(a) is Const or e.dtype.lanes != 1:
         return logical_or(a, f.simplify(e.b))
-    return logical_or(a, f.under(logical_not(a)).simplify(e.b))
+    return logical_or(a, f.branch(logical_not(a)).simplify(e.b))
 
 
 _NEGATED: dict[Any, Any] = {EQ: NE, NE: EQ, LT: GE, GE: LT, GT: LE, LE: GT}
@@ -178,7 +187,7 @@ def _choice(build: Callable[[Any, Any, Any], Expr]) -> Callable[[Any, Any], Expr
             return f.simplify(e.a if cond.value else e.b)
         if cond.dtype.lanes != 1:
             return build(cond, f.simplify(e.a), f.simplify(e.b))
-        return build(cond, f.under(cond).simplify(e.a), f.under(logical_not(cond)).simplify(e.b))
+        return build(cond, f.branch(cond).simplify(e.a), f.branch(logical_not(cond)).simplify(e.b))
 
     return run
 
