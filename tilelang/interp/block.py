@@ -2,9 +2,9 @@
 """Blocks and threads while a program of `program` runs: their memory, and who waits for whom.
 
 `Runtime` holds the arguments and launches blocks one after another. Each thread of a block is a
-generator; the block resumes them in turn until each yields a request it cannot serve yet, serves the
-requests for which everyone has arrived (barriers, warp operations, waits), and completes one pending
-asynchronous operation only when nobody can go on. So a missing wait shows as poison.
+generator; the block resumes them in turn until each yields a request it cannot serve yet, serves
+the requests for which everyone has arrived (barriers, warp operations, waits), and completes one
+pending asynchronous operation only when nobody can go on. So a missing wait shows as poison.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class Block:
         waiting: dict[int, Waiter] = {}
         for tid, (z, y, x) in enumerate(product(range(nz), range(ny), range(nx))):
             me = Thread(self, tid)
-            count = thread.__code__.co_argcount - 1 - len(index)  # type: ignore[attr-defined]
+            count = thread.__code__.co_argcount - 1 - len(index)
             waiting[tid] = Waiter(me, thread(me, *index, *(x, y, z)[:count]))
         while waiting:
             progress = False

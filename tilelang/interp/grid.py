@@ -11,7 +11,21 @@ from __future__ import annotations
 from typing import Any
 
 from tilelang.ir import (
-    INTRINSICS, Bind, Call, Const, Evaluate, Expr, For, If, Load, Parallel, Seq, Stmt, Store, Var, free_vars,
+    INTRINSICS,
+    Bind,
+    Call,
+    Const,
+    Evaluate,
+    Expr,
+    For,
+    If,
+    Load,
+    Parallel,
+    Seq,
+    Stmt,
+    Store,
+    Var,
+    free_vars,
     walk,
 )  # fmt: skip
 
@@ -24,6 +38,7 @@ def is_simple(nest: Parallel) -> bool:
     """May index arrays stand for the variables?"""
     own = set(nest.vars)
     writes: dict[Any, list[Store]] = {}
+    x: Any
     for x in walk(nest.body):
         t = type(x)
         if isinstance(x, Stmt) and t not in _STATEMENTS:
@@ -47,7 +62,8 @@ def _elementwise(nest: Parallel, own: set[Var], root: Any, stores: list[Store]) 
     first = stores[0]
     if first.buffer.is_local or not _injective(first.indices, nest):
         return False
-    touched = [x for x in walk(nest.body) if type(x) is Load and x.buffer.root() is root]
+    loads: list[Any] = [x for x in walk(nest.body) if type(x) is Load]
+    touched = [x for x in loads if x.buffer.root() is root]
     return all(
         x.buffer is first.buffer and _same(x.indices, first.indices) for x in (*touched, *stores)
     )
@@ -75,7 +91,7 @@ def _same_expr(a: Expr, b: Expr) -> bool:
 
 
 def _injective(indices: tuple[Expr, ...], nest: Parallel) -> bool:
-    """Does every variable move a dimension of its own, alone? (`i`, `i + c`; extent 1 does not count)"""
+    """Does every variable move a dimension of its own, alone? (`i`, `i + c`; not for 1)"""
     left = {
         v
         for v, e in zip(nest.vars, nest.extents, strict=True)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Memory as the executors see it: bounds-checked, poisoned, addressed logically or physically.
 
-A `Memory` is one instance of a buffer (per call, block or thread). Reads outside of a *global* buffer
-give its safe value and writes there are dropped; anywhere else they are a `BoundsError`. A buffer with
-a layout keeps its elements where the layout puts them, so that pointers and descriptors into it mean
-what they mean on the device.
+A `Memory` is one instance of a buffer (per call, block or thread). Reads outside of a *global*
+buffer give its safe value and writes there are dropped; anywhere else they are a `BoundsError`. A
+buffer with a layout keeps its elements where the layout puts them, so that pointers and descriptors
+into it mean what they mean on the device.
 """
 
 from __future__ import annotations
@@ -194,7 +194,8 @@ class Pointer:
         if lo < 0 or lo + count > len(self.memory.flat):
             name = self.memory.buffer.name
             raise BoundsError(
-                f"{count} elements at offset {lo} of {name} leave its {len(self.memory.flat)} elements",
+                f"{count} elements at offset {lo} of {name} leave its "
+                f"{len(self.memory.flat)} elements",
                 code="TL1222",
             )
         return self.memory.flat[lo : lo + count]

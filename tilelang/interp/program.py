@@ -17,8 +17,34 @@ from typing import TYPE_CHECKING, Any
 
 from tilelang.errors import InternalError
 from tilelang.ir import (
-    Alloc, Assert, Assume, Bind, Break, Call, Const, Continue, Evaluate, Expr, For, If, Kernel, Launch, Parallel,
-    Region, Return, Role, Seq, Stmt, Store, TileStmt, Var, While, as_expr, cast, flatten, walk,
+    Alloc,
+    Assert,
+    Assume,
+    Bind,
+    Break,
+    Call,
+    Const,
+    Continue,
+    Evaluate,
+    Expr,
+    For,
+    If,
+    Kernel,
+    Launch,
+    Parallel,
+    Region,
+    Return,
+    Role,
+    Seq,
+    Stmt,
+    Store,
+    TileStmt,
+    Var,
+    While,
+    as_expr,
+    cast,
+    flatten,
+    walk,
 )  # fmt: skip
 
 from .text import ExprText
@@ -44,16 +70,15 @@ def needs_threads(launch: Launch) -> bool:
     for x in walk(launch.body):
         if x in own if isinstance(x, Var) else type(x) is Role:
             return True
-        if type(x) is Call and x.op not in _UNIFORM and x.op in _THREAD_CALLS:
+        if type(x) is Call and x.op in _THREAD_CALLS:
             return True
     return False
 
 
-_UNIFORM = ("sync_threads",)
-_THREAD_CALLS = frozenset(
-    "shfl_idx shfl_xor shfl_up shfl_down warp_uniform elect_one sync_warp named_barrier_sync "
-    "named_barrier_arrive".split()
-)
+_THREAD_CALLS = (
+    "shfl_idx", "shfl_xor", "shfl_up", "shfl_down", "warp_uniform", "elect_one", "sync_warp",
+    "named_barrier_sync", "named_barrier_arrive",
+)  # fmt: skip
 
 
 class Program(ExprText):

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A TMA descriptor bound to a tensor: which elements a box means, and where they lie in shared memory.
+"""A TMA descriptor bound to a tensor: which elements a box means, where they lie in shared memory.
 
-Boxes are innermost dimension first, as in the descriptor. Elements outside of the tensor read as zero
-and are not written. In shared memory the box is dense, its 16-byte chunks permuted by the swizzle
-(PTX ISA, "Tensor swizzling modes": within 8 rows of 128 bytes the chunk index is xor-ed with the row).
+Boxes are innermost dimension first, as in the descriptor. Elements outside of the tensor read as
+zero and are not written. In shared memory the box is dense, its 16-byte chunks permuted by the
+swizzle (PTX ISA, "Tensor swizzling modes": within 8 rows of 128 bytes the chunk index is xor-ed
+with the row).
 """
 
 from __future__ import annotations

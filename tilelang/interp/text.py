@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Expressions as Python text.
 
-In: an expression and the names of its variables and buffers. Out: text that computes its value by the
-rules of `values`, one operation each. With `grid` set the variables of a `Parallel` are index arrays:
-then every value may be an array, conditions do not branch, and a load is told (by a mask) for which
-elements it counts.
+In: an expression and the names of its variables and buffers. Out: text that computes its value by
+the rules of `values`, one operation each. With `grid` set the variables of a `Parallel` are index
+arrays: then every value may be an array, conditions do not branch, and a load is told (by a mask)
+for which elements it counts.
 """
 
 from __future__ import annotations
@@ -13,8 +13,25 @@ from typing import Any
 
 from tilelang.errors import InternalError
 from tilelang.ir import (
-    INTRINSICS, And, BitNot, Broadcast, Buffer, Call, Cast, Const, Expr, IfThenElse, Load, Neg, Not, Or, Ramp,
-    Select, StringImm, Var, is_const,
+    INTRINSICS,
+    And,
+    BitNot,
+    Broadcast,
+    Buffer,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    IfThenElse,
+    Load,
+    Neg,
+    Not,
+    Or,
+    Ramp,
+    Select,
+    StringImm,
+    Var,
+    is_const,
 )  # fmt: skip
 
 from . import values

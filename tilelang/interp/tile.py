@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The oracle: what a function at TILE stage means, executed in numpy.
 
-In: a `PrimFunc` as the front end made it, and its inputs (numpy arrays and numbers, outputs left out).
-Out: its output arrays. Tile ops run by their `reference`, elementwise nests as whole-array
+In: a `PrimFunc` as the front end made it, and its inputs (numpy arrays and numbers, outputs left
+out). Out: its output arrays. Tile ops run by their `reference`, elementwise nests as whole-array
 expressions, everything else statement by statement. Uninitialised memory is poison.
 """
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The asynchronous parts of a block: cp.async groups, mbarriers, the tensor (TMA) unit.
 
-What an operation writes appears as late as the program allows: a cp.async at the wait that covers it,
-a bulk copy when every thread is waiting. A program whose waits are too weak reads poison.
+What an operation writes appears as late as the program allows: a cp.async at the wait that covers
+it, a bulk copy when every thread is waiting. A program whose waits are too weak reads poison.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class _Barrier:
 
 
 class Barriers:
-    """Named barriers and mbarriers of a block. Methods of mbarriers take the calling thread first."""
+    """Named barriers and mbarriers of a block. Operations take the calling thread first."""
 
     def __init__(self) -> None:
         self.named: dict[int, int] = {}

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Values as the executors hold them, and the arithmetic on them.
 
-An integer is a Python int (of several elements: an int64 array, uint64 for uint64), a bool a bool, a
-float64 a numpy float64, every narrower float a numpy float32 that is exactly a value of its dtype.
-Arithmetic wraps or rounds to the dtype after each operation, as generated code does; conversions are
-those of `ir.fold`.
+An integer is a Python int (of several elements: an int64 array, uint64 for uint64), a bool a bool,
+a float64 a numpy float64, every narrower float a numpy float32 that is exactly a value of its
+dtype. Arithmetic wraps or rounds to the dtype after each operation, as generated code does;
+conversions are those of `ir.fold`.
 """
 
 from __future__ import annotations
@@ -251,13 +251,14 @@ def _popcount(x: Value) -> Value:
     return np.vectorize(int.bit_count)(x) if isinstance(x, np.ndarray) else int(x).bit_count()
 
 
-_UFUNCS = {
+_UFUNCS: dict[str, Callable[..., Value]] = {
     "exp": np.exp, "exp2": np.exp2, "exp10": _exp10, "log": np.log, "log2": np.log2,
     "log10": np.log10, "log1p": np.log1p, "sqrt": np.sqrt, "rsqrt": lambda x: _one(x) / np.sqrt(x),
     "sigmoid": lambda x: _one(x) / (_one(x) + np.exp(-x)), "tanh": np.tanh, "sin": np.sin,
     "cos": np.cos, "tan": np.tan, "sinh": np.sinh, "cosh": np.cosh, "asin": np.arcsin,
     "acos": np.arccos, "atan": np.arctan, "erf": _erf, "floor": np.floor, "ceil": np.ceil,
-    "trunc": np.trunc, "round": _half_away, "nearbyint": np.rint, "abs": np.abs, "rcp": np.reciprocal,
+    "trunc": np.trunc, "round": _half_away, "nearbyint": np.rint, "abs": np.abs,
+    "rcp": np.reciprocal,
 }  # fmt: skip
 MATH: dict[str, Callable[..., Value]] = {
     **_UFUNCS,

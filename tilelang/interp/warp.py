@@ -7,6 +7,7 @@ matrices are as in the PTX ISA, "Matrix multiply-accumulate operation using mma 
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -106,9 +107,8 @@ _PER = {"f16": 2, "bf16": 2, "tf32": 1, "s8": 4, "u8": 4, "f64": 1}
 
 def _mma(kind: str, args: list[Any]) -> None:
     _, shape, ab, c_type = kind.split("_")
-    m, rest = shape[1:].split("n")
-    m, n, k = int(m), *(int(x) for x in rest.split("k"))
-    wide = np.int64 if c_type == "s32" else np.float64 if c_type == "f64" else np.float32
+    m, n, k = (int(x) for x in re.findall(r"\d+", shape))
+    wide: Any = {"s32": np.int64, "f64": np.float64}.get(c_type, np.float32)
     a, b, c = np.zeros((m, k), wide), np.zeros((k, n), wide), np.zeros((m, n), wide)
     sizes = m * k // 32, k * n // 32, m * n // 32
     places = _places(ab, k, sizes)

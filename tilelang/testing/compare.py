@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Result before = result after: what every pass must keep.
 
-In: a function before a pass and what the pass made of it, at whatever stages, and inputs. Out: nothing,
-or an AssertionError that says where the two results differ first.
+In: a function before a pass and what the pass made of it, at whatever stages, and inputs. Out:
+nothing, or an AssertionError that says where the two results differ first.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def assert_close(got: Any, want: Any, rtol: float, atol: float, what: str) -> No
 def random_inputs(
     func: PrimFunc | HostProgram, shapes: Sequence[tuple[int, ...]], seed: int = 0
 ) -> list[Any]:
-    """Inputs for the tensor parameters: small integers where the dtype is one, else normal numbers."""
+    """Inputs for the tensor parameters: small integers, or normal numbers for a float dtype."""
     rng = np.random.default_rng(seed)
     buffers = [
         p for i, p in enumerate(func.params) if isinstance(p, Buffer) and i not in func.outputs

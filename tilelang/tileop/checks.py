@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the `check()` of an op needs to say what is wrong: places, and buffers described with theirs.
+"""What the `check()` of an op needs to say what is wrong: places, buffers described with theirs.
 
-In: the target, the span of the statement and of its arguments (`TileStmt.annotations["spans"]`, field
-name -> span, as the front end recorded them). Out: texts and notes for `TileError`s.
+In: the target, the span of the statement and of its arguments (`TileStmt.annotations["spans"]`,
+field name -> span, as the front end recorded them). Out: texts and notes for `TileError`s.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SCOPE_NAMES = {
 
 @dataclass(frozen=True)
 class CheckContext:
-    """target: None while it is not known yet. span: of the call. spans: of its arguments, by field."""
+    """target: None while it is not known. span: of the call. spans: of its arguments, by field."""
 
     target: Target | None = None
     span: Span | None = None
@@ -49,7 +49,7 @@ def shape_text(extents: tuple[Expr, ...]) -> str:
 
 
 def describe(item: Region | Buffer) -> Note:
-    """`A_shared: shared float16[128, 64], allocated at gemm.py:22`; a part of it says which part."""
+    """`A_shared: shared float16[128, 64], allocated at gemm.py:22`; a part says which."""
     buffer = item.buffer if isinstance(item, Region) else item
     text = f"{buffer.name}: {scope_name(buffer)} {buffer.dtype}[{shape_text(buffer.shape)}]"
     if isinstance(item, Region) and not item.is_whole:

@@ -38,7 +38,7 @@ def emit_loops(
     body: Callable[[tuple[Expr, ...]], None],
     kind: str = "vectorized",
 ) -> None:
-    """Calls `body` inside a nest over `extents`; it writes to `b`, for one index tuple in any order.
+    """Calls `body` in a nest over `extents`: it writes to `b`, for one index tuple, in any order.
 
     kind: of the innermost loop.
     """

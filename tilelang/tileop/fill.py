@@ -34,8 +34,8 @@ def _emit(op: Fill, ctx: LowerContext, b: Builder) -> None:
 
 @node
 class Fill(TileOp):
-    """`T.fill(dst, value)`: dst[...] = cast(value), evaluated once. Writes outside of a global tensor
-    are dropped."""
+    """`T.fill(dst, value)`: dst[...] = cast(value), evaluated once. Writes outside of a global
+    tensor are dropped."""
 
     dst: Region
     value: Expr

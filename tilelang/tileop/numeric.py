@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "as_float", "box_of", "broadcast", "cast_array",
-    "combine", "constant", "fold_axis", "ints", "matmul", "matrix", "narrow_ints", "poison", "read_box",
+    "combine", "constant", "fold_axis", "ints", "matmul", "matrix", "narrow_ints", "poison",
+    "read_box",
     "value", "write_box",
 ]  # fmt: skip
 
@@ -168,7 +169,7 @@ def broadcast(x: Array, shape: Sequence[int]) -> Array:
 
 
 def combine(a: Array, b: Array, kind: str, nan_propagate: bool) -> Array:
-    """Two partial results of a reduction, elementwise; both of one dtype, which the result keeps."""
+    """Two partial results of a reduction, elementwise; both of one dtype, as the result."""
     if kind in ("absmax", "abssum"):
         kind = kind[3:]
     with np.errstate(all="ignore"):
@@ -190,10 +191,11 @@ def fold_axis(x: Array, dtype: DType, kind: str, axis: int, nan_propagate: bool)
 
 
 def _ufunc(kind: str, nan_propagate: bool) -> np.ufunc:
-    if kind in ("max", "min"):
-        return getattr(np, kind + "imum" if nan_propagate else "f" + kind)
     names = {"sum": "add", "bitand": "bitwise_and", "bitor": "bitwise_or", "bitxor": "bitwise_xor"}
-    return getattr(np, names[kind])
+    if kind in ("max", "min"):
+        names[kind] = kind + "imum" if nan_propagate else "f" + kind
+    ufunc: np.ufunc = getattr(np, names[kind])
+    return ufunc
 
 
 # --- products ----------------------------------------------------------------------------------
@@ -219,11 +221,11 @@ def matmul(
         out = a.astype(wide) @ b.astype(wide)
         if old is not None:
             out += old.astype(wide)
-        return out.astype(c.as_numpy())
+        return np.asarray(out.astype(c.as_numpy()))
 
 
 def _int_matmul(a: Array, a_dtype: DType, b: Array, b_dtype: DType) -> Array:
     """Exactly, modulo 2^64; through doubles, which numpy multiplies fast, where they are exact."""
     if a.shape[1] << (a_dtype.bits + b_dtype.bits) < _EXACT_IN_DOUBLE:
-        return (a.astype(np.float64) @ b.astype(np.float64)).astype(np.int64)
+        return np.asarray(a.astype(np.float64) @ b.astype(np.float64)).astype(np.int64)
     return a.astype(np.int64) @ b.astype(np.int64)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tilelang.errors import ScopeError, ShapeError, TypeMismatchError
-from tilelang.ir import DType, Effects, Region, TileOp, node, read, write
+from tilelang.ir import DType, Effects, Region, TileOp, const, node, read, write
 
 from .base import Lowering
 from .checks import CheckContext, describe, differ, scope_name, shape_text
@@ -100,9 +100,10 @@ class Reduce(TileOp):
                 help=f"choose a dim from {-rank} to {rank - 1}",
             )
         e = self.src.extents
-        dropped, as_one = self.kept, (*e[: self.axis], _ONE, *e[self.axis + 1 :])
+        one = const(1)
+        dropped, as_one = self.kept, (*e[: self.axis], one, *e[self.axis + 1 :])
         got = self.dst.extents
-        if not any(_fits(got, want) for want in (dropped or (_ONE,), as_one)):
+        if not any(_fits(got, want) for want in (dropped or (one,), as_one)):
             raise ShapeError(
                 f"T.reduce_{self.kind}: the result of reducing [{shape_text(e)}] over dim "
                 f"{self.dim} does not fit an output of shape [{shape_text(got)}]",
@@ -159,16 +160,9 @@ class Reduce(TileOp):
         numeric.write_box(env[self.dst.buffer], self.dst, y)
 
 
-_ONE = 1
+def _fits(got: tuple[Expr, ...], want: tuple[Expr, ...]) -> bool:
+    return len(got) == len(want) and not any(differ(g, w) for g, w in zip(got, want, strict=True))
 
 
-def _fits(got: tuple[Expr, ...], want: tuple[Expr | int, ...]) -> bool:
-    from tilelang.ir import as_expr
-
-    return len(got) == len(want) and not any(
-        differ(g, as_expr(w)) for g, w in zip(got, want, strict=True)
-    )
-
-
-def _tuple_text(extents: tuple[Expr | int, ...]) -> str:
+def _tuple_text(extents: tuple[Expr, ...]) -> str:
     return ", ".join(map(str, extents)) + ("," if len(extents) == 1 else "")

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reductions on a CPU.
 
-In: a `Reduce` whose tiles are plain row-major arrays. Out: over the last dimension, a vector of partial
-results that walks the row, then a fold of its lanes; over another one, whole rows folded into a row:
+In: a `Reduce` whose tiles are plain row-major arrays. Out: over the last dimension, a vector of
+partial results that walks the row, then a fold of its lanes; over another one, whole rows folded
+into a row:
 
     for i: acc[0:16] = neutral                              for j: acc[j] = neutral
            for jo: acc[l] = acc[l] + src[i, jo * 16 + l]    for r, j: acc[j] = acc[j] + src[r, j]

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """How regions meet: the loop domain of a copy, and the points of a region.
 
-In: two `Region`s. Out: a `Pairing`, which says over which extents to loop and which loop moves which
-dimension of each side. Everything that copies element by element (the reference, the SIMT and CPU
-lowerings, cp.async, TMA) takes its domain from here, so they cannot disagree.
+In: two `Region`s. Out: a `Pairing`, which says over which extents to loop and which loop moves
+which dimension of each side. Everything that copies element by element (the reference, the SIMT and
+CPU lowerings, cp.async, TMA) takes its domain from here, so they cannot disagree.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ def pair(src: Region, dst: Region) -> Pairing:
     """The domain of a copy.
 
     With as many dimensions longer than 1 on both sides these meet in order; else the extents are
-    aligned on the right and 1 is repeated. Where the two sides differ the side nearer to the threads
-    says how many elements there are: the other is a place in a larger tensor.
+    aligned on the right and 1 is repeated. Where the two sides differ the side nearer to the
+    threads says how many elements there are: the other is a place in a larger tensor.
     """
     near_src = nearness(src.buffer) > nearness(dst.buffer)
     s, d = src.squeezed(), dst.squeezed()

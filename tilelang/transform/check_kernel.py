@@ -2,8 +2,9 @@
 """PreLowerSemanticCheck: what a user can get wrong, said before anything is lowered.
 
 In: a function at TILE stage. Out: the same function, or a `TileError` that names the user's line:
-loops that do not nest, statements that have no meaning in a `T.Parallel`, variables and buffers used
-where they do not exist, shapes that cannot be known, and whatever the `check()` of a tile op finds.
+loops that do not nest, statements that have no meaning in a `T.Parallel`, variables and buffers
+used where they do not exist, shapes that cannot be known, and whatever the `check()` of a tile op
+finds.
 """
 
 from __future__ import annotations
@@ -14,8 +15,30 @@ from typing import Any, NoReturn
 
 from tilelang.errors import LanguageError, ScopeError, ShapeError, TileError
 from tilelang.ir import (
-    Alloc, Bind, Buffer, Const, Expr, For, If, Launch, Load, Node, Parallel, PrimFunc, Region, Role, Scope, Seq, Stmt,
-    Store, TileStmt, Var, While, flatten, free_vars, walk,
+    Alloc,
+    Bind,
+    Buffer,
+    Const,
+    Expr,
+    For,
+    If,
+    Launch,
+    Load,
+    Node,
+    Parallel,
+    PrimFunc,
+    Region,
+    Role,
+    Scope,
+    Seq,
+    Stmt,
+    Store,
+    TileStmt,
+    Var,
+    While,
+    flatten,
+    free_vars,
+    walk,
 )  # fmt: skip
 from tilelang.tileop import CheckContext
 from tilelang.tileop.checks import describe
@@ -58,7 +81,7 @@ class _Checker:
     # ------------------------------------------------------------------------------ parameters
 
     def parameters(self, func: PrimFunc) -> set[Var]:
-        """Variables that a call gives; a shape that cannot be solved for its variables is an error."""
+        """Variables that a call gives; a shape that cannot be solved for them is an error."""
         known = {p for p in func.params if isinstance(p, Var)}
         for b in _buffers(func):
             known.update(e for e in (*b.shape, *(b.strides or ())) if isinstance(e, Var))

@@ -6,15 +6,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tilelang.ir import Load, cast
-
-from ..base import Lowering
-from ..cpu import emit_loops, not_on_cuda
-from ..regions import points
+from tilelang.tileop.base import Lowering
+from tilelang.tileop.cpu import emit_loops, not_on_cuda
+from tilelang.tileop.regions import points
 
 if TYPE_CHECKING:
     from tilelang.ir import Builder, Expr
+    from tilelang.tileop.base import LowerContext
 
-    from ..base import LowerContext
     from .op import Copy
 
 

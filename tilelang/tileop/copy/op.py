@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from tilelang.errors import ScopeError, ShapeError
 from tilelang.ir import Effects, Region, Scope, TileOp, node, read, write
+from tilelang.tileop.base import Lowering
+from tilelang.tileop.checks import CheckContext, describe, differ, shape_text
+from tilelang.tileop.regions import Pairing, nearness, pair, region_reads
+from tilelang.tileop.simt import SIMT
 
-from ..base import Lowering
-from ..checks import CheckContext, describe, differ, shape_text
-from ..regions import Pairing, nearness, pair, region_reads
-from ..simt import SIMT
 from .cp_async import CP_ASYNC
 from .cpu import CPU
 from .tma import TMA
@@ -111,7 +111,7 @@ class Copy(TileOp):
         self, env: Mapping[Buffer, Any], safe: Mapping[Buffer, Any] | None = None
     ) -> None:
         """Copies in `env` (arrays by buffer). All offsets and extents are constants by now."""
-        from .. import numeric
+        from tilelang.tileop import numeric
 
         p = self.pairing
         extents = numeric.ints(p.extents)

@@ -2,8 +2,8 @@
 """`T.gemm` on a CPU: a register-blocked micro-kernel.
 
 In: a `Gemm` whose tiles are plain row-major arrays. Out: loops over panels of B (kept in the first
-cache), panels of A, and k; the innermost body is unrolled over the accumulators, which have constant
-indices in a local array, so that a code generator keeps them in vector registers:
+cache), panels of A, and k; the innermost body is unrolled over the accumulators, which have
+constant indices in a local array, so that a code generator keeps them in vector registers:
 
     for j0, i0:                                  # nr columns, mr rows
         acc[0:mr * nr] = C[i0 …, j0 …]
@@ -21,17 +21,28 @@ from math import gcd
 from typing import TYPE_CHECKING, Any
 
 from tilelang.ir import (
-    Broadcast, Buffer, Const, DType, Expr, Load, Ramp, Region, as_bool, call, cast, const, minimum,
+    Broadcast,
+    Buffer,
+    Const,
+    DType,
+    Expr,
+    Load,
+    Ramp,
+    Region,
+    as_bool,
+    call,
+    cast,
+    const,
+    minimum,
 )  # fmt: skip
+from tilelang.tileop.base import Lowering
+from tilelang.tileop.cpu import not_on_cuda
 from tilelang.utils import ceildiv
-
-from ..base import Lowering
-from ..cpu import not_on_cuda
 
 if TYPE_CHECKING:
     from tilelang.ir import Builder
+    from tilelang.tileop.base import LowerContext
 
-    from ..base import LowerContext
     from .op import Gemm
 
 __all__ = ["CPU"]
@@ -39,8 +50,9 @@ __all__ = ["CPU"]
 _PANEL_DEPTH = 256  # rows of B in a panel: with 32 columns of float32 that is 32 KiB
 _PAGE = 4096  # bytes after which addresses fall into the same sets of a first-level cache
 _WAYS = 8
-# Floats from 2^23 to 2^24 are the integers, their bit patterns are consecutive: a sum of integers that
-# starts in the middle is exact, and its bits less those of the start are the sum, while it is < 2^22.
+# Floats from 2^23 to 2^24 are the integers, their bit patterns are consecutive: a sum of integers
+# that starts in the middle is exact, and its bits less those of the start are the sum, while it is
+# < 2^22.
 _MAGIC, _MAGIC_BITS, _MAGIC_REACH = 1.5 * 2**23, 0x4B400000, 2**22
 _TRANSPOSED = 8  # elements gathered into one vector where B is transposed
 _LATENCY = 8  # accumulators that hide the latency of two fma units (4 cycles each)
@@ -50,7 +62,7 @@ At = Callable[[Expr, Expr], Expr]
 
 @dataclass(frozen=True)
 class _Plan:
-    """m, n, k: the tile. dtype: what is computed in. lanes: of a vector of it. depth: k per chunk."""
+    """m, n, k: the tile. dtype: computed in. lanes: of a vector of it. depth: k per chunk."""
 
     m: int
     n: int

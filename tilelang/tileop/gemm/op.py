@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from tilelang.errors import ScopeError, ShapeError, TypeMismatchError
 from tilelang.ir import Const, Effects, Expr, Region, TileOp, expr_effects, node, read, write
+from tilelang.tileop.base import Lowering
+from tilelang.tileop.checks import CheckContext, describe, differ, scope_name
+from tilelang.tileop.regions import region_reads
+from tilelang.tileop.simt import SIMT
 
-from ..base import Lowering
-from ..checks import CheckContext, describe, differ, scope_name
-from ..regions import region_reads
-from ..simt import SIMT
 from .cpu import CPU
 from .mma import MMA
 from .wgmma import WGMMA
@@ -28,9 +28,9 @@ __all__ = ["Gemm"]
 class Gemm(TileOp):
     """`T.gemm(a, b, c)`: c += op(a) · op(b), or c = op(a) · op(b) where `clear_accum` is true.
 
-    The matrices are the last two dimensions; leading ones are 1. trans_a: a is [K, M]. trans_b: b is
-    [N, K]. Products are summed in float32 (float64 for float64, integers exactly) and rounded to c's
-    dtype. policy: how warps divide c (0 square, 1 all along M, 2 all along N).
+    The matrices are the last two dimensions; leading ones are 1. trans_a: a is [K, M]. trans_b: b
+    is [N, K]. Products are summed in float32 (float64 for float64, integers exactly) and rounded to
+    c's dtype. policy: how warps divide c (0 square, 1 all along M, 2 all along N).
     """
 
     a: Region
@@ -156,8 +156,7 @@ class Gemm(TileOp):
                 span=ctx.span,
                 marks=ctx.marks("c"),
                 notes=[describe(self.a), describe(self.c)],
-                help=f"allocate {self.c.buffer.name} as "
-                f"{'float32' if a.is_float else 'int32' if a.is_int else 'float32, from float operands'}",
+                help=f"allocate {self.c.buffer.name} as {'float32' if a.is_float else 'int32'}",
             )
 
     def effects(self) -> Effects:
@@ -172,7 +171,7 @@ class Gemm(TileOp):
         self, env: Mapping[Buffer, Any], safe: Mapping[Buffer, Any] | None = None
     ) -> None:
         """Multiplies in `env`. All offsets and extents and `clear_accum` are constants by now."""
-        from .. import numeric
+        from tilelang.tileop import numeric
 
         a, b, c = (numeric.matrix(env[r.buffer], r) for _, r in self._operands())
         a = a.T if self.trans_a else a
