@@ -75,6 +75,17 @@ def expand_copy(op: Copy, span: Any = None) -> Stmt:
     return Parallel(coords, p.extents, body, hints, span)
 
 
+def expand_staged_store(op: Copy, stage: Buffer, span: Any = None) -> Stmt:
+    """Fragment -> shared -> global: the second step writes whole 16-byte rows where the fragment's
+    threads hold only pieces of them. `stage` has the extents of the copy and the destination's dtype."""
+    p = op.pairing
+    first, second = loop_vars(len(p.extents)), loop_vars(len(p.extents))
+    value = cast(Load(op.src.buffer, points(op.src, p.src, first)), stage.dtype)
+    into = Parallel(first, p.extents, Store(stage, first, value, span), {}, span)
+    out = Store(op.dst.buffer, points(op.dst, p.dst, second), Load(stage, second), span)
+    return seq(Alloc(stage, {}, span), into, Parallel(second, p.extents, out, {}, span))
+
+
 def expand_fill(op: Fill, span: Any = None) -> Stmt:
     dims = list(op.dst.squeezed())
     coords = loop_vars(len(dims))

@@ -39,14 +39,16 @@ from tilelang.ir import (
     substitute,
     walk,
 )
-from tilelang.layout import Fragment, Layout
+from tilelang.layout import Fragment, Layout, make_swizzled
 from tilelang.tileop.base import LowerContext, select
 from tilelang.tileop.distribute import LoopPlan, solve
-from tilelang.tileop.expand import expand, loop_vars
+from tilelang.tileop.expand import expand, expand_staged_store, loop_vars
 from tilelang.utils import prod
 
 from .kernel_context import kernel_context
-from .layout_choice import default_fragment, reduce_layout, restrict, vector_run
+from .layout_choice import (
+    ACCESS_BYTES, default_fragment, reduce_layout, registers_in_row, restrict, vector_run,
+)
 from .manager import PassContext
 from .ownership import holds, same_owner
 
@@ -134,6 +136,9 @@ class Inference:
         choice = select(s.op.LOWERINGS, s.op, ctx, s.annotations.get("lowering"))
         self.ctx.notes.append(f"{s.span}: T.{s.op.name}: {choice.text()}")
         if choice.lowering.name == "simt":
+            stage = self._store_stage(s.op)
+            if stage is not None:
+                return self._expand(expand_staged_store(s.op, stage, s.span), threads)
             return self._expand(expand(s.op, s.span), threads)
         for buffer, layout in choice.lowering.layouts(s.op, ctx).items():
             self._require(buffer, layout, s)
@@ -142,6 +147,22 @@ class Inference:
             self.reductions.append(out)
         self.threads[out] = threads
         return out
+
+    def _store_stage(self, op: Any) -> Buffer | None:
+        """A shared tile for a store of 16-bit accumulator fragments: their threads hold two neighbours,
+        and 4-byte stores fill half a memory sector."""
+        if op.name != "copy" or not (op.src.buffer.is_fragment and op.dst.buffer.is_global):
+            return None
+        layout = self.layouts.get(op.src.buffer)
+        extents = [const_int(e) for e in op.pairing.extents]
+        if layout is None or len(extents) != 2 or None in extents or op.dst.dtype.bytes != 2:
+            return None
+        shape = tuple(int(e or 0) for e in extents)
+        if registers_in_row(layout) * op.dst.dtype.bytes >= ACCESS_BYTES or shape[1] % 8:
+            return None
+        stage = Buffer(f"{op.src.buffer.name}_out", shape, op.dst.dtype, Scope.SHARED, span=None)
+        self.layouts[stage] = make_swizzled(shape, op.dst.dtype.bits)
+        return stage
 
     def _require(self, buffer: Buffer, layout: Any, s: Any) -> None:
         """A hard constraint. The first one wins; an op that meets another layout converts (fragments)

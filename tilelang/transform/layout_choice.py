@@ -14,7 +14,7 @@ from tilelang.layout import Fragment
 from tilelang.tileop.distribute import solve
 from tilelang.utils import prod
 
-__all__ = ["default_fragment", "reduce_layout", "restrict", "vector_run"]
+__all__ = ["ACCESS_BYTES", "default_fragment", "reduce_layout", "registers_in_row", "restrict", "vector_run"]
 
 ACCESS_BYTES = 16  # the widest access of one thread (PTX ISA, ld.global.v4.b32)
 
@@ -46,17 +46,22 @@ def vector_run(layout: Fragment, index: Sequence[Expr], loop_vars: Sequence[Var]
     """Registers 0 … n-1 that walk the last loop variable one by one."""
     if not index:
         return 1
-    last = len(index) - 1
-    if solve(index[last], loop_vars) is None:
+    if solve(index[-1], loop_vars) is None:
         return 1
-    run = 1
-    for g in sorted(layout.reg_digits, key=lambda g: g.stride):
-        if g.stride != run or g.dim != last or g.div != run:
-            break
-        run *= g.extent
+    run = registers_in_row(layout)
     while run > ACCESS_BYTES or layout.regs % run:
         run //= 2
     return max(run, 1)
+
+
+def registers_in_row(layout: Fragment) -> int:
+    """How many registers from 0 on hold consecutive elements of the last dimension."""
+    run = 1
+    for g in sorted(layout.reg_digits, key=lambda g: g.stride):
+        if g.stride != run or g.dim != len(layout.shape) - 1 or g.div != run:
+            break
+        run *= g.extent
+    return run
 
 
 def default_fragment(
