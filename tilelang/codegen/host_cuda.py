@@ -25,16 +25,17 @@ if TYPE_CHECKING:
 
     from .host_args import Arguments
 
-__all__ = ["MAX_DEVICES", "STATE", "STATE_SYMBOL", "CudaLaunches", "state_size"]
+__all__ = ["MAX_DEVICES", "STATE", "STATE_ENTRIES", "STATE_SYMBOL", "CudaLaunches", "state_size"]
 
 STATE_SYMBOL = "tl_cuda_state"
 MAX_DEVICES = 64
 # Offsets in the shared memory; the functions are pointers of 8 bytes.
 STATE = {
     "cuLaunchKernelEx": 0, "cuTensorMapEncodeTiled": 8, "cuCtxGetDevice": 16,
-    "cuCtxPushCurrent": 24, "cuCtxPopCurrent": 32, "cuGetErrorString": 40,
+    "cuCtxPushCurrent_v2": 24, "cuCtxPopCurrent_v2": 32, "cuGetErrorString": 40,
     "ready": 64, "contexts": 64 + MAX_DEVICES, "kernels": 64 + MAX_DEVICES + 8 * MAX_DEVICES,
 }  # fmt: skip
+STATE_ENTRIES = {name: offset for name, offset in STATE.items() if name.startswith("cu")}
 _LAUNCH_CONFIG_BYTES = 56
 _ATTRIBUTE_BYTES = 72
 # CUlaunchAttributeID (cuda.h).
@@ -118,7 +119,7 @@ class CudaLaunches:
         with w.if_(other, unlikely=True):
             at = w.op("mul", w.convert(self.device, "i64"), w.number(8))
             context = w.load("ptr", w.offset(self.state, at), STATE["contexts"])
-            w.call(w.load("ptr", self.state, STATE["cuCtxPushCurrent"]), [context])
+            w.call(w.load("ptr", self.state, STATE["cuCtxPushCurrent_v2"]), [context])
         self.switched = other
 
     def _restore(self) -> None:
@@ -126,7 +127,7 @@ class CudaLaunches:
         assert self.switched is not None
         with w.if_(self.switched, unlikely=True):
             place = w.stack(8, hint="popped")
-            w.call(w.load("ptr", self.state, STATE["cuCtxPopCurrent"]), [place])
+            w.call(w.load("ptr", self.state, STATE["cuCtxPopCurrent_v2"]), [place])
 
     # -------------------------------------------------------------------------------- launch
 

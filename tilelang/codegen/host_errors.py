@@ -242,7 +242,7 @@ class _Handlers:
                 " %lld bytes of shared memory"
             )
             values = [name, code, w.load("ptr", place), *grid]
-            self.raise_("TL0915", "RuntimeError", text, values)
+            self.raise_("TL0815", "RuntimeError", text, values)
 
     def kernel_message(self) -> None:
         """A CPU kernel gave up and says why."""
@@ -250,7 +250,7 @@ class _Handlers:
         with w.function("tl_fail_kernel", [("output", _S), ("text", _S)], cold=True) as (out, text):
             with w.if_(w.convert(out, "i1")):
                 w.call("TVMFFIObjectDecRef", [out])
-            self.raise_("TL0917", "RuntimeError", "kernel %s: %s", [text])
+            self.raise_("TL0817", "RuntimeError", "kernel %s: %s", [text])
 
     def encode(self) -> None:
         w = self.w

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from ctypes import POINTER, byref, c_char_p, c_float, c_int, c_size_t, c_uint, c_uint64, c_void_p
 from dataclasses import dataclass
 from typing import Any
@@ -134,12 +134,29 @@ class Driver:
     def use_device(self, device: int) -> None:
         """Makes the primary context of `device` current in this thread: the one that other software
         (torch, CUDA's runtime) uses too, so memory and streams are shared."""
+        self.call("cuCtxSetCurrent", self.primary_context(device))
+
+    def primary_context(self, device: int) -> c_void_p:
+        """The primary context of `device`, kept alive from now on."""
         context = self._contexts.get(device)
         if context is None:
             context = c_void_p()
             self.call("cuDevicePrimaryCtxRetain", byref(context), c_int(device))
             self._contexts[device] = context
-        self.call("cuCtxSetCurrent", context)
+        return context
+
+    @contextlib.contextmanager
+    def on_device(self, device: int) -> Iterator[None]:
+        """Makes the primary context of `device` current inside, and the thread's own again after."""
+        self.call("cuCtxPushCurrent_v2", self.primary_context(device))
+        try:
+            yield
+        finally:
+            self.call("cuCtxPopCurrent_v2", byref(c_void_p()))
+
+    def address_of(self, name: str) -> int:
+        """The address of a driver function, for code that calls it natively."""
+        return ctypes.cast(getattr(self._lib, name), c_void_p).value or 0
 
     def load(self, code: bytes) -> CudaLibrary:
         """A cubin, for all devices that can run it."""

@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """LLVM IR -> object code -> callable addresses, through llvmlite.
 
-In: textual IR. Out: `compile_module` gives the bytes of a relocatable object file (plain data: cached on
-disk by the caller, under `cpu_key()`), `load` a `JitModule` that owns the code. llvmlite is imported at
-the first use and all of it is safe to call from several threads.
+In: textual IR. Out: `compile_module` gives the bytes of a relocatable object file (plain data:
+cached on disk by the caller, under `cpu_key()`), `load` a `JitModule` that owns the code. llvmlite
+is imported at the first use and all of it is safe to call from several threads.
 
-Wrong IR would abort the process inside LLVM, so it is verified first; symbols that nobody defines are
-found before linking, which would only print them.
+Wrong IR would abort the process inside LLVM, so it is verified first; symbols that nobody defines
+are found before linking, which would only print them.
 """
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import itertools
 import re
@@ -37,7 +38,7 @@ def _binding() -> Any:
         except ImportError as error:
             raise ToolchainError(
                 "the LLVM target needs llvmlite, which cannot be imported",
-                code="TL0801", notes=[str(error)], help="pip install llvmlite, or use target='c'",
+                code="TL0850", notes=[str(error)], help="pip install llvmlite, or use target='c'",
             ) from error  # fmt: skip
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
@@ -179,21 +180,25 @@ def load(
             library = builder.link(_linker(), f"tilelang.{next(_serial)}")
         except RuntimeError as error:
             raise ToolchainError(
-                f"cannot link the compiled kernel: {error}", code="TL0802"
+                f"cannot link the compiled kernel: {error}", code="TL0851"
             ) from error
     return JitModule(library, wanted)
 
 
 def _check_symbols(data: bytes, known: dict[str, int]) -> None:
     """Refuses code that uses a function which is nowhere."""
-    llvm = _binding()
-    missing = [n for n in _undefined(data) if n not in known and not llvm.address_of_symbol(n)]
+    missing = [n for n in _undefined(data) if n not in known and not _exported(n)]
     if missing:
         raise ToolchainError(
             f"the kernel calls {', '.join(missing)}, which this process does not define",
-            code="TL0803",
+            code="TL0852",
             help="load the library that defines it first, with ctypes.CDLL(path, ctypes.RTLD_GLOBAL)",
         )
+
+
+def _exported(name: str) -> bool:
+    """Does the process, or a library that it loaded globally, define this function?"""
+    return hasattr(ctypes.CDLL(None), name) or bool(_binding().address_of_symbol(name))
 
 
 def _undefined(data: bytes) -> list[str]:

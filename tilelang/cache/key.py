@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The cache key: everything that a compiled kernel depends on, hashed.
+
+A pure function of the IR's text, the outputs, the options, the target (features of the CPU
+included), the versions of the tools, the ABI and our own sources: the same in every process, and
+complete.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import platform
+import sys
+from collections.abc import Iterator, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from tilelang.config import Options
+from tilelang.engine import BACKENDS
+from tilelang.engine.callback import postproc_key
+from tilelang.ir import PrimFunc
+from tilelang.target import Target
+
+__all__ = ["cache_key", "sources_hash"]
+
+# Raise it when the files of an entry change their meaning.
+FORMAT = 1
+_PACKAGE = Path(__file__).parents[1]
+_SUFFIXES = frozenset({".py", ".cuh", ".h", ".cc", ".c"})
+
+
+def cache_key(
+    func: PrimFunc,
+    out_idx: Sequence[int],
+    execution_backend: str,
+    target: Target,
+    target_host: Target,
+    options: Options,
+) -> str | None:
+    """The key; None if the kernel must not be cached, because a hook edits its source."""
+    hook = postproc_key(target)
+    if hook is None:
+        return None
+    parts = [
+        f"format {FORMAT}", func.script(), _attributes(func), repr(list(out_idx)), execution_backend,
+        target.key_text(), target_host.key_text(), options.key_text(), _versions(target),
+        sources_hash(),
+    ]  # fmt: skip
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def _attributes(func: PrimFunc) -> str:
+    """What the text of the function does not show."""
+    return repr(sorted((str(k), _text(v)) for k, v in func.attrs.items()))
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict):
+        return repr([(str(k), _text(v)) for k, v in value.items()])
+    if isinstance(value, (list, tuple)):
+        return repr([_text(v) for v in value])
+    return str(value)
+
+
+@functools.cache
+def _versions(target: Target) -> str:
+    """Tools and ABI."""
+    try:
+        abi = version("apache-tvm-ffi")
+    except PackageNotFoundError:
+        abi = "none"
+    return "\n".join(
+        [BACKENDS[target.kind].versions(target), abi, platform.machine(), sys.platform]
+    )
+
+
+@functools.cache
+def sources_hash() -> str:
+    """A hash of our own sources. It is remembered in a file beside the kernels by the modification
+    times and sizes of the sources, so that only their list is read."""
+    files = sorted(_source_files())
+    stamp_parts = []
+    for path in files:
+        status = path.stat()
+        name = path.relative_to(_PACKAGE).as_posix()
+        stamp_parts.append(f"{name} {status.st_mtime_ns} {status.st_size}")
+    stamp = hashlib.sha256("\n".join([str(_PACKAGE), *stamp_parts]).encode()).hexdigest()
+    from .store import remember, remembered
+
+    known = remembered("sources.json")
+    if (
+        isinstance(known, dict)
+        and known.get("stamp") == stamp
+        and isinstance(known.get("hash"), str)
+    ):
+        return str(known["hash"])
+    digest = hashlib.sha256()
+    for path in files:
+        digest.update(path.relative_to(_PACKAGE).as_posix().encode())
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    remember("sources.json", json.dumps({"stamp": stamp, "hash": digest.hexdigest()}))
+    return digest.hexdigest()
+
+
+def _source_files() -> Iterator[Path]:
+    for path in _PACKAGE.rglob("*"):
+        if path.suffix in _SUFFIXES:
+            yield path

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`lower`: a PrimFunc -> a CompiledArtifact. Read this to see what happens to a kernel, in order.
+
+In: a function at TILE stage and a target. Out: its kernels as source and, on request, as binary and
+with a packed entry that calls them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from tilelang.codegen.host import entry_name, host_c, host_llvm, needed_alignment
+from tilelang.config import Options
+from tilelang.errors import InternalError
+from tilelang.ir import HostProgram, IRModule, PrimFunc, session
+from tilelang.runtime.launch import call_spec
+from tilelang.target import Target, canon_target_host, determine_target
+from tilelang.transform import PIPELINE, PassContext, reinterned, run_passes
+
+from .artifact import CompiledArtifact, DeviceModule, HostModule, KernelParam, params_of
+from .backends import BACKENDS, compile_llvm
+from .callback import postprocess
+
+__all__ = [
+    "Filter", "LowerAndLegalize", "OptimizeForTarget", "PreLowerSemanticCheck", "device_codegen",
+    "device_codegen_without_compile", "extrac_params", "host_codegen", "lower",
+]  # fmt: skip
+
+Observer = Callable[[str, Any], None]
+
+
+def lower(
+    func_or_mod: PrimFunc | IRModule,
+    target: Any = "auto",
+    target_host: Any = None,
+    runtime_only: bool = False,
+    enable_host_codegen: bool = False,
+    enable_device_compile: bool = False,
+    *,
+    options: Options | None = None,
+    observe: Observer | None = None,
+) -> CompiledArtifact:
+    """Compiles one function. `observe(pass name, result)` sees what each pass gave."""
+    mod = func_or_mod
+    params: tuple[KernelParam, ...] | None = None
+    if isinstance(func_or_mod, PrimFunc):
+        params = None if runtime_only else extrac_params(func_or_mod)
+        mod = IRModule({func_or_mod.name: func_or_mod})
+    target = determine_target(target, return_object=True)
+    host = canon_target_host(target, target_host)
+    ctx = PassContext(target, options if options is not None else Options())
+
+    with session():
+        mod = _map(mod, reinterned)
+        mod = PreLowerSemanticCheck(mod, ctx, observe)
+        mod = LowerAndLegalize(mod, ctx, observe)
+        mod = OptimizeForTarget(mod, ctx, observe)
+        program = _program(mod)
+        host_mod = Filter(mod, _has_host_part, target)
+        device_mod = Filter(mod, _has_device_part, target)
+
+        codegen = device_codegen if enable_device_compile else device_codegen_without_compile
+        codegen_mod = codegen(program, target, ctx.options)
+        artifact = CompiledArtifact(
+            host_mod, device_mod, params, codegen_mod.inspect_source(), None, target, host,
+            call_spec(program, needed_alignment(program, target)), codegen_mod, ctx.notes, ctx.timings,
+        )  # fmt: skip
+        if enable_host_codegen:
+            host_module = host_codegen(program, host, target, codegen_mod, ctx.options)
+            host_module.import_module(codegen_mod)
+            artifact = replace(artifact, host_mod=host_module, rt_mod=host_module)
+    return artifact
+
+
+def extrac_params(func: PrimFunc) -> tuple[KernelParam, ...]:
+    """The parameters as callers see them (the spelling is the original's)."""
+    return params_of(func)
+
+
+# ------------------------------------------------------------------------------------ IR phases
+
+
+def PreLowerSemanticCheck(
+    mod: IRModule, ctx: PassContext, observe: Observer | None = None
+) -> IRModule:
+    """Errors that a user can act on, on the user's lines."""
+    return _passes(mod, ctx, observe, None, "check_kernel")
+
+
+def LowerAndLegalize(mod: IRModule, ctx: PassContext, observe: Observer | None = None) -> IRModule:
+    """TILE -> LOOP: schedules, warp roles, layouts, tile operations."""
+    return _passes(mod, ctx, observe, "check_kernel", "lower_tile_ops")
+
+
+def OptimizeForTarget(mod: IRModule, ctx: PassContext, observe: Observer | None = None) -> IRModule:
+    """LOOP -> FLAT -> DEVICE: guards, vectors, one-dimensional buffers, memory, kernels."""
+    return _passes(mod, ctx, observe, "lower_tile_ops", PIPELINE[-1].name)
+
+
+def _passes(
+    mod: IRModule, ctx: PassContext, observe: Observer | None, after: str | None, last: str
+) -> IRModule:
+    """The rows of PIPELINE that follow `after`, up to `last`."""
+    names = [p.name for p in PIPELINE]
+    rows = PIPELINE[0 if after is None else names.index(after) + 1 : names.index(last) + 1]
+    return _map(mod, lambda f: run_passes(f, ctx, rows, observe))
+
+
+def _map(mod: Any, f: Callable[[Any], Any]) -> IRModule:
+    return IRModule({name: f(func) for name, func in mod.functions.items()})
+
+
+def _program(mod: Any) -> HostProgram:
+    programs = list(mod.functions.values())
+    if len(programs) != 1 or not isinstance(programs[0], HostProgram):
+        raise InternalError(f"expected one lowered function, got {', '.join(mod.functions)}")
+    return programs[0]
+
+
+def Filter(mod: Any, keep: Callable[[Any, Target], bool], target: Target) -> IRModule:
+    """The functions for which `keep` holds, kernels and entries apart."""
+    program = _program(mod)
+    parts: dict[str, Any] = {k.name: k for k in program.launches} | {program.name: program}
+    return IRModule({name: part for name, part in parts.items() if keep(part, target)})
+
+
+def _has_host_part(part: Any, target: Target) -> bool:
+    """Entries; on `llvm` the kernels too, for they are compiled together."""
+    return isinstance(part, HostProgram) or target.kind == "llvm"
+
+
+def _has_device_part(part: Any, target: Target) -> bool:
+    return not _has_host_part(part, target)
+
+
+# ------------------------------------------------------------------------------------ code
+
+
+def device_codegen_without_compile(
+    program: HostProgram, target: Target, options: Options
+) -> DeviceModule:
+    """The kernels as source."""
+    source = BACKENDS[target.kind].source(program.launches, target, options)
+    source = postprocess(source, target)
+    return DeviceModule(target.kind, source, target.arch_name)
+
+
+def device_codegen(program: HostProgram, target: Target, options: Options) -> DeviceModule:
+    """The kernels as source and, where they are compiled apart from the host code, as binary."""
+    module = device_codegen_without_compile(program, target, options)
+    backend = BACKENDS[target.kind]
+    if not backend.with_host:
+        backend.compile(module, target, options)
+    return module
+
+
+def host_codegen(
+    program: HostProgram,
+    target_host: Target,
+    target: Target,
+    kernels: DeviceModule,
+    options: Options,
+) -> HostModule:
+    """The packed entry, compiled; CPU kernels are compiled with it."""
+    entry = entry_name(program)
+    if target_host.kind == "llvm":
+        own = kernels.source if target.kind == "llvm" else ""
+        text = host_llvm(program, target, own)
+        binary = compile_llvm(text, target if target.kind == "llvm" else target_host)
+        return HostModule("llvm", text, entry, binary)
+    from tilelang.runtime.cc import compile_library
+
+    text = host_c(program, target)
+    sources = [text, kernels.source] if target.kind == "c" else [text]
+    return HostModule("c", text, entry, compile_library(sources, target_host, options))

@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Backend tvm_ffi: the packed entry that we generated, called through tvm-ffi.
+
+In: an artifact with a host module. Out: a callable whose common case is the native function itself,
+which checks, allocates and launches. What native code cannot do is done here: outputs for numpy
+callers, several outputs, arrays that numpy does not export.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from tilelang.codegen.host_cuda import STATE, STATE_ENTRIES
+from tilelang.errors import ArgumentTypeError, ArgumentValueError, TileError
+from tilelang.runtime import tvm_ffi
+from tilelang.runtime.dlpack import CPU, CUDA, as_ffi_tensor, is_numpy
+from tilelang.runtime.launch import CallSpec
+
+from .base import BaseKernelAdapter, with_outputs
+
+__all__ = ["TVMFFIKernelAdapter"]
+
+
+class TVMFFIKernelAdapter(BaseKernelAdapter):
+    """Calls the host module's entry."""
+
+    name = "tvm_ffi"
+    needs_host_code = True
+
+    def make_func(self) -> Callable[..., Any]:
+        assert self.rt_mod is not None
+        on_cuda = self.target.is_cuda
+        self.native = load_entry(self.rt_mod, self.spec, on_cuda)
+        if on_cuda:
+            # A launch takes microseconds: not worth handing the lock to another thread.
+            self.native.release_gil = False
+        guarded = _guarded(self.native, self.spec, CUDA if on_cuda else CPU)
+        if not self.spec.outputs:
+            return guarded
+        allocating = with_outputs(self.spec, guarded, on_cuda)
+        if len(self.spec.outputs) > 1 or self.spec.first_tensor < 0:
+            return allocating
+        return _native_outputs(guarded, allocating, self.spec.first_tensor)
+
+
+def load_entry(module: Any, spec: CallSpec, on_cuda: bool) -> Any:
+    """The entry of a host module as a tvm-ffi function."""
+    tvm_ffi.tvm_ffi()
+    symbols = dict(tvm_ffi.symbols())
+    loader = None
+    if on_cuda:
+        loader = _CudaLoader(module.imported_modules[0].binary, spec)
+        symbols["tl_cuda_load"] = loader.address
+    if module.form == "llvm":
+        from tilelang.runtime.llvm_jit import load
+
+        code = load(module.binary, [module.entry], symbols)
+        return tvm_ffi.function_at(code.address(module.entry), (code, loader))
+    from tilelang.runtime.cc import load_library
+
+    library = load_library(module.binary)
+    address = ctypes.cast(getattr(library, module.entry), ctypes.c_void_p).value
+    return tvm_ffi.function_at(address or 0, (library, loader))
+
+
+def _guarded(native: Any, spec: CallSpec, device_type: int) -> Callable[..., Any]:
+    """The native function; what a framework's export refuses is retried or explained."""
+    written = {at for at, index in enumerate(spec.inputs) if index in spec.written}
+    everything = set(spec.written)
+    foreign = (BufferError, RuntimeError, TypeError, ValueError)
+
+    def call(*args: Any) -> Any:
+        try:
+            return native(*args)
+        except foreign as error:
+            if isinstance(error, TileError):
+                raise
+            writes = everything if len(args) == len(spec.params) else written
+            again = _exportable(args, spec, writes)
+            if again is None:
+                raise _explained(error, args, spec, device_type) from error
+        return native(*again)
+
+    return call
+
+
+def _exportable(args: tuple[Any, ...], spec: CallSpec, writes: set[int]) -> list[Any] | None:
+    """The arguments with arrays that numpy does not export wrapped by ourselves; None if none
+    is."""
+    out, changed = [], False
+    for at, x in enumerate(args):
+        if is_numpy(x) and (not x.flags.writeable or x.dtype.kind == "V"):
+            if not x.flags.writeable and at in writes:
+                indices = range(len(spec.params)) if len(args) == len(spec.params) else spec.inputs
+                raise ArgumentValueError(
+                    f"kernel {spec.name}: parameter {spec.params[indices[at]].name} is written by"
+                    " the kernel, but the array is read-only",
+                    code="TL0918",
+                    help="pass a copy: x.copy()",
+                )
+            x, changed = as_ffi_tensor(x), True
+        out.append(x)
+    return out if changed else None
+
+
+def _explained(
+    error: Exception, args: tuple[Any, ...], spec: CallSpec, device_type: int
+) -> Exception:
+    """What our own checks say about these arguments, else the error itself."""
+    for x, index in zip(args, spec.inputs, strict=False):
+        where = f"kernel {spec.name}: parameter {spec.params[index].name}"
+        if getattr(getattr(x, "device", None), "type", "cpu") == "meta":
+            return ArgumentValueError(f"{where}: a meta tensor has no data", code="TL0919")
+        if is_numpy(x) and x.dtype.kind in "OUSmM":
+            text = f"{where}: expected dtype {spec.params[index].dtype}, got {x.dtype}"
+            return ArgumentTypeError(text, code="TL0904")
+    try:
+        spec.bind(args, device_type=device_type, partial=len(args) != len(spec.params))
+    except TileError as better:
+        return better
+    return error
+
+
+def _native_outputs(
+    native: Callable[..., Any], allocating: Callable[..., Any], first: int
+) -> Callable[..., Any]:
+    """One output: the entry allocates it itself, except for numpy, which lends it no allocator."""
+    import numpy
+
+    ndarray = numpy.ndarray
+
+    def call(*args: Any) -> Any:
+        if len(args) > first and type(args[first]) is ndarray:
+            return allocating(*args)
+        return native(*args)
+
+    return call
+
+
+_LOADER = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int)
+
+
+class _CudaLoader:
+    """`tl_cuda_load`: called by an entry on a device's first call, fills in the shared state."""
+
+    def __init__(self, cubin: bytes, spec: CallSpec) -> None:
+        self._cubin = cubin
+        self._spec = spec
+        self._lock = threading.Lock()
+        self._library: Any = None
+        self._callback = _LOADER(self._load)  # lives as long as this object
+        self.address = ctypes.cast(self._callback, ctypes.c_void_p).value or 0
+
+    def _load(self, state: int, device: int) -> int:
+        try:
+            with self._lock:
+                self._fill(state, device)
+        except TileError as error:
+            tvm_ffi.set_error("TL0815", f"kernel {self._spec.name}: {error.message}")
+            return -1
+        return 0
+
+    def _fill(self, state: int, device: int) -> None:
+        from tilelang.runtime.cuda_driver import driver
+
+        cuda = driver()
+        context = cuda.primary_context(device)
+        if self._library is None:
+            with cuda.on_device(device):
+                self._library = cuda.load(self._cubin)
+        for name, offset in STATE_ENTRIES.items():
+            _put(state + offset, cuda.address_of(name))
+        for n, kernel in enumerate(self._spec.kernels):
+            handle = self._library.kernel(kernel.name)
+            handle.allow_shared(kernel.dynamic_smem, device)
+            _put(state + STATE["kernels"] + 8 * n, handle.handle.value)
+        _put(state + STATE["contexts"] + 8 * device, context.value or 0)
+        ctypes.c_int8.from_address(state + STATE["ready"] + device).value = 1
+
+
+def _put(address: int, value: int) -> None:
+    ctypes.c_uint64.from_address(address).value = value

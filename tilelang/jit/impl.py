@@ -1,0 +1,318 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`JITImpl`: what `@tilelang.jit` makes of a function. Calling it compiles on a miss and, for an
+eager function, runs.
+
+Two styles. A lazy function is a factory: its arguments are compiled in, it returns a PrimFunc, and
+a call gives the JITKernel. An eager function is the kernel: tensors and scalars are passed on, the
+other arguments are compiled in, and a call runs it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from tilelang.errors import ArgumentTypeError, ArgumentValueError
+from tilelang.ir import DType, PrimFunc
+from tilelang.language.entry import EagerFunction, PrimFuncCreater, detect_mode
+from tilelang.target import determine_target
+
+from .compile import OutIdx, compile, run_in_threads
+from .kernel import JITKernel
+
+__all__ = ["JITImpl"]
+
+
+class JITImpl:
+    """A function to be compiled for the arguments of its calls."""
+
+    def __init__(
+        self,
+        func: Any,
+        out_idx: OutIdx = None,
+        execution_backend: str | None = None,
+        target: Any = None,
+        target_host: Any = None,
+        verbose: bool | None = None,
+        pass_configs: Mapping[str, Any] | None = None,
+        debug_root_path: str | None = None,
+        compile_flags: Sequence[str] | str | None = None,
+        lazy_jit: bool = False,
+        outer: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.func = func
+        self.out_idx = out_idx
+        self.execution_backend = execution_backend
+        self.target = target
+        self.target_host = target_host
+        self.verbose = verbose
+        self.pass_configs = pass_configs
+        self.debug_root_path = debug_root_path
+        self.compile_flags = compile_flags
+        self.lazy_jit = lazy_jit
+        self._outer = outer
+        origin = getattr(func, "orig_func", func)
+        self.__name__ = getattr(origin, "__name__", getattr(func, "name", "kernel"))
+        self.__doc__ = getattr(origin, "__doc__", None)
+        self.__wrapped__ = origin
+        self.signature: inspect.Signature | None = None
+        if callable(origin) and not isinstance(origin, PrimFunc):
+            self.signature = inspect.signature(origin)
+        self._kernel_cache: dict[Any, JITKernel] = {}
+        self._mode: str | None = "lazy" if lazy_jit else None
+        self._eager: EagerFunction | None = None
+        self._plans: dict[Any, Any] = {}
+
+    @property
+    def func_source(self) -> str:
+        """Text of the function."""
+        try:
+            return inspect.getsource(self.__wrapped__)
+        except (OSError, TypeError):
+            return self.func.script() if isinstance(self.func, PrimFunc) else ""
+
+    # ------------------------------------------------------------------------------ mode
+
+    @property
+    def mode(self) -> str:
+        """lazy or eager."""
+        return self.initialize_jit_mode()
+
+    def is_lazy_mode(self) -> bool:
+        return self.mode == "lazy"
+
+    def initialize_jit_mode(self, *_: Any, **__: Any) -> str:
+        """Decides the mode once."""
+        if self._mode is None:
+            if isinstance(self.func, (PrimFunc, PrimFuncCreater)):
+                self._mode = "lazy"
+            elif not callable(self.func):
+                raise ValueError(f"Invalid function type: {type(self.func)}")
+            else:
+                self._mode = detect_mode(self.func)
+            if self._mode == "eager":
+                self._eager = EagerFunction(self.func, self._outer)
+                if self.out_idx is not None:
+                    raise ArgumentValueError(
+                        "out_idx is only for lazy functions; an eager one declares outputs with T.empty",
+                        code="TL0966",
+                    )
+        return self._mode
+
+    # ------------------------------------------------------------------------------ calling
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        mode = self._mode or self.initialize_jit_mode()
+        if mode == "eager":
+            return self._call_eager(args, kwargs)
+        if isinstance(self.func, PrimFuncCreater):
+            return self._call_creator(args, kwargs)
+        if isinstance(self.func, PrimFunc) and args:
+            return self.compile()(*args, **kwargs)
+        return self._kernel(args, kwargs)
+
+    def _kernel(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> JITKernel:
+        key = self.parse_cache_key(*args, **kwargs)
+        kernel = self._kernel_cache.get(key)
+        if kernel is None:
+            kernel = self._kernel_cache[key] = self._compile(self.get_tir(*args, **kwargs))
+        return kernel
+
+    def parse_cache_key(self, *args: Any, **kwargs: Any) -> Any:
+        """What a call's compile-time arguments are: equal keys share one kernel."""
+        tune = kwargs.pop("__tune_params", None)
+        if self.mode == "eager":
+            compile_time, consts, metas, _ = self._eager_key(args, kwargs)
+            values: Any = (_frozen_strict(compile_time), tuple(consts.items()), _meta_key(metas))
+        elif isinstance(self.func, PrimFuncCreater):
+            values = _meta_key(self._creator_metas(args, kwargs))
+        elif self.signature is None:
+            values = ()
+        else:
+            bound = self.signature.bind(*args, **kwargs)
+            bound.apply_defaults()
+            values = _frozen(dict(bound.arguments))
+        where = determine_target(self.target, return_object=True)
+        return (values, where, _frozen(self.out_idx), _frozen(tune))
+
+    def get_tir(self, *args: Any, **kwargs: Any) -> PrimFunc:
+        """The PrimFunc for these arguments."""
+        func = self.func
+        if self.mode == "eager":
+            assert self._eager is not None
+            compile_time, consts, metas, _ = self._eager_key(args, kwargs)
+            return self._eager.trace(compile_time, consts, metas or None)
+        if isinstance(func, PrimFuncCreater):
+            return func(**self._creator_metas(args, kwargs))
+        if isinstance(func, PrimFunc):
+            return func
+        if not callable(func):
+            raise ValueError(f"Invalid function type: {type(func)}")
+        out = func(*args, **kwargs)
+        if isinstance(out, PrimFuncCreater):
+            out = out()
+        if not isinstance(out, PrimFunc):
+            raise ArgumentTypeError(
+                f"{self.__name__} must return a PrimFunc, got {type(out).__name__}",
+                code="TL0967",
+                help="return the function under @T.prim_func",
+            )
+        return out
+
+    def compile(self, *args: Any, **kwargs: Any) -> JITKernel:
+        """The kernel for these arguments, without running it."""
+        return self._kernel(args, kwargs)
+
+    def get_kernel_source(self, *args: Any, **kwargs: Any) -> str:
+        return self.compile(*args, **kwargs).get_kernel_source()
+
+    def par_compile(
+        self,
+        configs: Iterable[Mapping[str, Any] | Sequence[Any]],
+        num_workers: int | None = None,
+        ignore_error: bool = False,
+    ) -> list[JITKernel | None]:
+        """One kernel for each of `configs` (keyword dicts or argument tuples), in order."""
+        with determine_target(self.target, return_object=True) as target:
+            funcs = []
+            for config in configs:
+                args, kwargs = ((), dict(config)) if isinstance(config, Mapping) else (config, {})
+                funcs.append((self.parse_cache_key(*args, **kwargs), self.get_tir(*args, **kwargs)))
+
+        def one(key: Any, func: PrimFunc) -> JITKernel:
+            with target:
+                if key not in self._kernel_cache:
+                    self._kernel_cache[key] = self._compile(func)
+                return self._kernel_cache[key]
+
+        tasks = [partial(one, key, func) for key, func in funcs]
+        return run_in_threads(tasks, num_workers, ignore_error)
+
+    def _compile(self, func: PrimFunc) -> JITKernel:
+        kernel = compile(
+            func, self.out_idx, self.execution_backend, self.target, self.target_host, self.verbose,
+            self.pass_configs, self.compile_flags,
+        )  # fmt: skip
+        if self.debug_root_path is not None:
+            _write_debug_files(self.debug_root_path, func, kernel)
+        return kernel
+
+    # ------------------------------------------------------------------------------ eager
+
+    def _call_eager(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        compile_time, consts, metas, runtime = self._eager_key(args, kwargs)
+        where = determine_target(self.target, return_object=True)
+        values = (_frozen_strict(compile_time), tuple(consts.items()), _meta_key(metas))
+        key = (values, where, None, None)
+        kernel = self._kernel_cache.get(key)
+        if kernel is None:
+            assert self._eager is not None
+            func = self._eager.trace(compile_time, consts, metas or None)
+            kernel = self._kernel_cache[key] = self._compile(func)
+        if any(r is None for r in runtime):
+            missing = [n for n, r in zip(self._names(), runtime, strict=True) if r is None]
+            if len(missing) == len(runtime):
+                return kernel
+        result = kernel(*runtime)
+        return [] if result is None else result
+
+    def _names(self) -> tuple[str, ...]:
+        assert self._eager is not None
+        return self._eager.runtime_names
+
+    def _eager_key(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], dict[str, int], dict[str, Any], list[Any]]:
+        """(compile-time arguments, T.const values, bare tensors' shape and dtype, run-time
+        ones)."""
+        assert self._eager is not None
+        compile_time, runtime, extra = self._eager.split(args, kwargs)
+        bare = self._eager.bare_names
+        metas = {
+            n: _Meta.of(r)
+            for n, r in zip(self._names(), runtime, strict=True)
+            if n in bare and r is not None
+        }
+        plan_key = (_frozen_strict(compile_time), _meta_key(metas))
+        plan = self._plans.get(plan_key)
+        if plan is None:
+            plan = self._plans[plan_key] = self._eager.plan(compile_time, metas or None)
+        if extra:
+            self._eager.check_keywords(plan, extra)
+        return compile_time, plan.values(runtime, extra), metas, runtime
+
+    # ------------------------------------------------------------------------------ bare tensors
+
+    def _creator_metas(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        assert self.signature is not None
+        bound = self.signature.bind_partial(*args, **kwargs)
+        return {n: _Meta.of(x) for n, x in bound.arguments.items() if hasattr(x, "shape")}
+
+    def _call_creator(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        assert self.signature is not None
+        kernel = self._kernel(args, kwargs)
+        bound = self.signature.bind_partial(*args, **kwargs)
+        return kernel(*bound.arguments.values())
+
+
+class _Meta:
+    """Shape and dtype of an argument."""
+
+    def __init__(self, shape: tuple[int, ...], dtype: DType) -> None:
+        self.shape = shape
+        self.dtype = dtype
+
+    @classmethod
+    def of(cls, x: Any) -> _Meta:
+        return cls(tuple(int(s) for s in x.shape), DType(x.dtype))
+
+    def key(self) -> tuple[Any, ...]:
+        return (self.shape, str(self.dtype))
+
+
+def _meta_key(metas: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple((name, m.key()) for name, m in metas.items())
+
+
+def _frozen(value: Any) -> Any:
+    """A hashable form: containers become tuples, dtypes of all frameworks one spelling."""
+    if isinstance(value, dict):
+        return ("dict", *((k, _frozen(v)) for k, v in value.items()))
+    if isinstance(value, (list, tuple)):
+        return (type(value).__name__, *map(_frozen, value))
+    if isinstance(value, (set, frozenset)):
+        return ("set", *sorted(map(_frozen, value), key=repr))
+    if type(value).__module__.startswith("torch") and type(value).__name__ == "dtype":
+        return ("dtype", str(DType(value)))
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, (bool, float)) or value is None:
+        return (type(value).__name__, value)  # 1, 1.0 and True are different arguments
+    return value
+
+
+def _frozen_strict(values: Mapping[str, Any]) -> Any:
+    """As `_frozen`, for an eager function, whose compile-time arguments must be hashable."""
+    for name, value in values.items():
+        if isinstance(value, (list, dict, set)):
+            raise ArgumentTypeError(
+                f"argument `{name}` cannot be a {type(value).__name__}: compile-time arguments of an"
+                " eager function must be hashable",
+                code="TL0968",
+                help="pass a tuple",
+            )
+    return _frozen(dict(values))
+
+
+def _write_debug_files(folder: str, func: PrimFunc, kernel: JITKernel) -> None:
+    """The function and its generated source, for people to read."""
+    from pathlib import Path
+
+    root = Path(folder)
+    root.mkdir(parents=True, exist_ok=True)
+    suffix = {"cuda": "cu", "cuda-sim": "cu", "llvm": "ll", "c": "c"}[kernel.target.kind]
+    (root / f"tilelang_jit_program_{func.name}.py").write_text(func.script(), encoding="utf-8")
+    text = kernel.get_kernel_source()
+    (root / f"tilelang_jit_kernel_{func.name}.{suffix}").write_text(text, encoding="utf-8")

@@ -1,0 +1,541 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A call as data: what is checked, computed and launched, for launchers without generated host
+code.
+
+In: a `HostProgram`. Out: a `CallSpec` of plain values that goes to JSON and back (it is part of the
+cache), and `bind`, which checks a call's arguments against it with the texts of the packed entry
+and gives addresses, scalars and sizes.
+
+A size is an int, the name of a symbol, or `[operator, operand, ...]`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from typing import Any
+
+from tilelang.errors import ArgumentTypeError, ArgumentValueError, InternalError, LanguageError
+from tilelang.ir import (
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    Add,
+    And,
+    BitAnd,
+    BitOr,
+    BitXor,
+    Buffer,
+    Call,
+    Cast,
+    Const,
+    DType,
+    Expr,
+    FloorDiv,
+    FloorMod,
+    HostProgram,
+    IfThenElse,
+    Kernel,
+    Max,
+    Min,
+    Mul,
+    Neg,
+    Not,
+    Or,
+    Select,
+    Shl,
+    Shr,
+    Store,
+    Sub,
+    TensorMap,
+    TruncDiv,
+    TruncMod,
+    Var,
+    walk,
+)
+from tilelang.ir.intrinsics import TABLE
+
+from .dlpack import CPU, CUDA, View, view_of
+
+__all__ = ["Bound", "CallSpec", "KernelSpec", "MapSpec", "ParamSpec", "Size", "call_spec"]
+
+Size = Any  # int | str | list: recursive, which type checkers do not follow through JSON
+
+_OPERATORS: dict[type, str] = {
+    Add: "+", Sub: "-", Mul: "*", FloorDiv: "//", FloorMod: "%", TruncDiv: ":tdiv", TruncMod: ":tmod",
+    Min: ":min", Max: ":max", BitAnd: "&", BitOr: "|", BitXor: "^", Shl: "<<", Shr: ">>", EQ: "==",
+    NE: "!=", LT: "<", LE: "<=", GT: ">", GE: ">=", And: ":and", Or: ":or", Not: ":not", Neg: ":neg",
+    Select: ":if", IfThenElse: ":if",
+}  # fmt: skip
+
+
+def _tdiv(a: int, b: int) -> int:
+    return 0 if b == 0 else abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+
+
+_MEANING: dict[str, Callable[..., int]] = {
+    "+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b,
+    "//": lambda a, b: a // b if b else a, "%": lambda a, b: a % b if b else 0, ":tdiv": _tdiv,
+    ":tmod": lambda a, b: a - b * _tdiv(a, b), ":min": min, ":max": max, "&": lambda a, b: a & b,
+    "|": lambda a, b: a | b, "^": lambda a, b: a ^ b, "<<": lambda a, b: a << b,
+    ">>": lambda a, b: a >> b, "==": lambda a, b: a == b, "!=": lambda a, b: a != b,
+    "<": lambda a, b: a < b, "<=": lambda a, b: a <= b, ">": lambda a, b: a > b,
+    ">=": lambda a, b: a >= b, ":and": lambda a, b: a and b, ":or": lambda a, b: a or b,
+    ":not": lambda a: not a, ":neg": lambda a: -a, ":if": lambda c, a, b: a if c else b,
+}  # fmt: skip
+
+
+def evaluate(size: Size, symbols: Mapping[str, Any]) -> int:
+    """The value of a size."""
+    if isinstance(size, int):
+        return size
+    if isinstance(size, str):
+        return int(symbols[size])
+    return int(_MEANING[size[0]](*(evaluate(s, symbols) for s in size[1:])))
+
+
+@dataclass(frozen=True)
+class ParamSpec:
+    """kind: tensor, scalar or pointer. strides: None for row-major. symbol: the name under which
+    sizes refer to a scalar."""
+
+    name: str
+    kind: str
+    dtype: str
+    shape: tuple[Size, ...] = ()
+    strides: tuple[Size, ...] | None = None
+    align: int = 1
+    symbol: str = ""
+
+
+@dataclass(frozen=True)
+class MapSpec:
+    """A TMA descriptor of the tensor at `source`; see `ir.TensorMap`."""
+
+    source: tuple[str, int]
+    dtype: str
+    dims: tuple[Size, ...]
+    strides: tuple[Size, ...]
+    box: tuple[int, ...]
+    swizzle: int
+
+
+@dataclass(frozen=True)
+class KernelSpec:
+    """args: ("param", n), ("workspace", n), ("symbol", name, dtype) or ("map", n) into `maps`.
+    writes: which of the params it may write."""
+
+    name: str
+    args: tuple[tuple[Any, ...], ...]
+    grid: tuple[Size, ...]
+    block: tuple[int, int, int]
+    dynamic_smem: int
+    maps: tuple[MapSpec, ...] = ()
+    writes: tuple[int, ...] = ()
+    cluster: tuple[int, ...] = ()
+    cooperative: bool = False
+    pdl: bool = False
+
+
+@dataclass
+class Bound:
+    """A checked call: views of the tensors by parameter, scalars and sizes by symbol."""
+
+    views: dict[int, View]
+    symbols: dict[str, Any]
+    device: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class CallSpec:
+    """outputs: params that the caller may leave out. workspaces: (dtype, shape). asserts:
+    (condition, message). bits: of the symbols that have fewer than 64."""
+
+    name: str
+    params: tuple[ParamSpec, ...]
+    outputs: tuple[int, ...]
+    kernels: tuple[KernelSpec, ...]
+    workspaces: tuple[tuple[str, tuple[Size, ...]], ...] = ()
+    asserts: tuple[tuple[Size, str], ...] = ()
+    bits: Mapping[str, int] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> CallSpec:
+        data = {k: _tuples(v) for k, v in data.items()}
+        data["params"] = tuple(ParamSpec(**p) for p in data["params"])
+        kernels = [
+            KernelSpec(**{**k, "maps": tuple(MapSpec(**m) for m in k["maps"])})
+            for k in data["kernels"]
+        ]
+        return cls(**{**data, "kernels": tuple(kernels)})
+
+    @cached_property
+    def inputs(self) -> tuple[int, ...]:
+        """Positions of the params that the caller always passes."""
+        return tuple(i for i in range(len(self.params)) if i not in self.outputs)
+
+    @cached_property
+    def first_tensor(self) -> int:
+        """Position among the inputs of the first tensor; -1 if there is none."""
+        kinds = [self.params[i].kind for i in self.inputs]
+        return kinds.index("tensor") if "tensor" in kinds else -1
+
+    @cached_property
+    def written(self) -> frozenset[int]:
+        """Params that some kernel may write."""
+        return frozenset(w for k in self.kernels for w in k.writes)
+
+    @cached_property
+    def symbol_sources(self) -> dict[str, tuple[str, int, str, int]]:
+        """symbol -> (param name, position among the inputs, "shape" or "stride", dimension)."""
+        out: dict[str, tuple[str, int, str, int]] = {}
+        for at, index in enumerate(self.inputs):
+            p = self.params[index]
+            for kind, sizes in (("shape", p.shape), ("stride", p.strides or ())):
+                for d, s in enumerate(sizes):
+                    if isinstance(s, str) and not self._is_scalar(s):
+                        out.setdefault(s, (p.name, at, kind, d))
+        return out
+
+    def _is_scalar(self, symbol: str) -> bool:
+        return any(p.symbol == symbol for p in self.params)
+
+    def output_shapes(self, inputs: Sequence[Any]) -> list[tuple[int, ...]]:
+        """Shapes of the outputs for a call's inputs, before anything is checked."""
+        symbols: dict[str, Any] = {}
+        for at, index in enumerate(self.inputs):
+            p = self.params[index]
+            if p.kind == "scalar":
+                symbols[p.symbol] = inputs[at]
+        for symbol, (_, at, kind, d) in self.symbol_sources.items():
+            x = inputs[at]
+            sizes = getattr(x, "shape", ())
+            if kind == "stride":
+                view = view_of(x)
+                sizes = view.strides if view else ()
+            if d >= len(sizes):
+                self.bind(inputs, partial=True)  # says what is wrong
+            symbols[symbol] = sizes[d]
+        return [tuple(evaluate(s, symbols) for s in self.params[o].shape) for o in self.outputs]
+
+    # ---------------------------------------------------------------------------- checking
+
+    def bind(self, args: Sequence[Any], *, device_type: int = CPU, partial: bool = False) -> Bound:
+        """Checks all arguments (only the inputs if `partial`); texts as of the packed entry."""
+        indices = self.inputs if partial else tuple(range(len(self.params)))
+        if len(args) != len(indices):
+            names = ", ".join(self.params[i].name for i in indices)
+            raise ArgumentValueError(
+                f"kernel {self.name}: expected {len(indices)} arguments ({names}), got {len(args)}",
+                code="TL0901",
+            )
+        bound = Bound({}, {}, (device_type, 0))
+        origins: dict[str, str] = {}
+        for index, x in zip(indices, args, strict=True):
+            p = self.params[index]
+            if p.kind == "tensor":
+                bound.views[index] = self._tensor(p, x)
+            else:
+                bound.symbols[p.symbol] = self._scalar(p, x)
+        order = [i for i in indices if i in bound.views and i not in self.outputs]
+        for index in order:
+            self._bind_symbols(self.params[index], bound.views[index], bound, origins)
+        for index in [*order, *(o for o in self.outputs if o in bound.views)]:
+            self._check(self.params[index], bound.views[index], bound, origins, device_type)
+        if order:
+            bound.device = bound.views[order[0]].device
+        for cond, message in self.asserts:
+            if not evaluate(cond, bound.symbols):
+                text = f"kernel {self.name}: assertion failed: {message}"
+                raise ArgumentValueError(text, code="TL0914")
+        return bound
+
+    def _where(self, p: ParamSpec) -> str:
+        return f"kernel {self.name}: parameter {p.name}"
+
+    def _tensor(self, p: ParamSpec, x: Any) -> View:
+        view = view_of(x)
+        if view is None:
+            text = f"{self._where(p)}: expected a tensor, got {_kind_name(x)}"
+            raise ArgumentTypeError(text, code="TL0902")
+        if len(view.shape) != len(p.shape):
+            raise ArgumentValueError(
+                f"{self._where(p)}: expected {len(p.shape)} dimensions, got {len(view.shape)}",
+                code="TL0903",
+            )
+        if not _dtype_fits(p.dtype, view.dtype):
+            raise ArgumentTypeError(
+                f"{self._where(p)}: expected dtype {p.dtype}, got {view.dtype}", code="TL0904"
+            )
+        bits = DType(p.dtype).bits
+        if bits < 8 and view.shape and view.dtype in ("int8", "uint8"):
+            view = view._replace(shape=(*view.shape[:-1], view.shape[-1] * 8 // bits))
+        return view
+
+    def _scalar(self, p: ParamSpec, x: Any) -> Any:
+        dtype = DType(p.dtype)
+        if p.kind == "pointer":
+            if isinstance(x, int) or x is None:
+                return int(x or 0)
+            view = view_of(x)
+            if view is not None:
+                return view.address
+            expected = "an address (x.data_ptr())"
+        elif dtype.is_float:
+            if isinstance(x, (int, float)) or hasattr(x, "__float__"):
+                return float(x)
+            expected = "a float"
+        else:
+            value = x.__index__() if hasattr(x, "__index__") else x
+            if isinstance(value, int):
+                return bool(value) if dtype.is_bool else self._in_range(p, dtype, value)
+            expected = "a bool" if dtype.is_bool else "an int"
+        text = f"{self._where(p)}: expected {expected}, got {_kind_name(x)}"
+        raise ArgumentTypeError(text, code="TL0910")
+
+    def _in_range(self, p: ParamSpec, dtype: DType, value: int) -> int:
+        low = -(2 ** (dtype.bits - 1)) if dtype.is_signed else 0
+        high = low + 2**dtype.bits - 1
+        if not low <= value <= high:
+            raise ArgumentValueError(
+                f"{self._where(p)}: expected a value of {dtype} ({low} to {high}), got {value}",
+                code="TL0911",
+            )
+        return value
+
+    def _bind_symbols(
+        self, p: ParamSpec, view: View, bound: Bound, origins: dict[str, str]
+    ) -> None:
+        pairs = [(s, v, f"{p.name}.shape[{d}]") for d, (s, v) in enumerate(
+            zip(p.shape, view.shape, strict=True)
+        )]  # fmt: skip
+        if p.strides is not None:
+            pairs += [
+                (s, v, f"{p.name}.stride[{d}]")
+                for d, (s, v) in enumerate(zip(p.strides, view.strides, strict=True))
+            ]
+        for size, value, origin in pairs:
+            if isinstance(size, str) and size not in bound.symbols:
+                bound.symbols[size] = value
+                origins[size] = origin
+                bits = self.bits.get(size, 64)
+                if value >= 2 ** (bits - 1):
+                    raise ArgumentValueError(
+                        f"kernel {self.name}: {size} = {value} (from {origin}) does not fit int{bits}",
+                        code="TL0912", help='declare it as T.dynamic(name, "int64")',
+                    )  # fmt: skip
+
+    def _check(
+        self, p: ParamSpec, view: View, bound: Bound, origins: Mapping[str, str], device_type: int
+    ) -> None:
+        for d, (size, got) in enumerate(zip(p.shape, view.shape, strict=True)):
+            want = evaluate(size, bound.symbols)
+            if got != want:
+                because = _because(size, origins)
+                raise ArgumentValueError(
+                    f"{self._where(p)}: shape[{d}]: expected {want}{because}, got {got}",
+                    code="TL0905",
+                )
+        self._check_strides(p, view, bound, origins)
+        if view.device[0] != device_type:
+            expected = "a CUDA device" if device_type == CUDA else "the CPU"
+            got_name = {CPU: "cpu", CUDA: "cuda"}.get(view.device[0], "another device")
+            raise ArgumentValueError(
+                f"{self._where(p)}: expected a tensor on {expected},"
+                f" got one on {got_name}:{view.device[1]}",
+                code="TL0907", help="compile for the tensor's device with target=, or move the tensor",
+            )  # fmt: skip
+        if p.align > 1 and view.address % p.align:
+            raise ArgumentValueError(
+                f"{self._where(p)}: data must be aligned to {p.align} bytes,"
+                f" got address {view.address:#x}",
+                code="TL0908",
+                help="slice the tensor at a multiple of this many bytes, or pass a copy",
+            )
+        if not view.address and 0 not in view.shape:
+            raise ArgumentValueError(f"{self._where(p)}: the data pointer is NULL", code="TL0909")
+
+    def _check_strides(
+        self, p: ParamSpec, view: View, bound: Bound, origins: Mapping[str, str]
+    ) -> None:
+        if 0 in view.shape or DType(p.dtype).bits < 8:
+            return
+        want = 1
+        for d in reversed(range(len(view.shape))):
+            size = None if p.strides is None else p.strides[d]
+            expected = want if size is None else evaluate(size, bound.symbols)
+            if view.shape[d] != 1 and view.strides[d] != expected:
+                text = (
+                    f"{self._where(p)}: stride[{d}]: expected {expected}"
+                    f"{_because(size, origins)}, got {view.strides[d]}"
+                )
+                if size is not None:
+                    raise ArgumentValueError(text, code="TL0906")
+                raise ArgumentValueError(
+                    f"{text}: the tensor is not contiguous",
+                    code="TL0906",
+                    help="pass x.contiguous() (numpy.ascontiguousarray), or declare T.StridedTensor",
+                )
+            want *= view.shape[d]
+
+
+def _because(size: Size, origins: Mapping[str, str]) -> str:
+    if size is None or isinstance(size, int):
+        return ""
+    if isinstance(size, str):
+        return f" ({size}, from {origins[size]})" if size in origins else f" ({size})"
+    return ""
+
+
+def _kind_name(x: object) -> str:
+    names = {type(None): "None", int: "int", float: "float", bool: "bool", str: "a string"}
+    return names.get(type(x), f"an object of type {type(x).__name__}")
+
+
+_ALIKE = (
+    frozenset({"float8_e4m3fn", "float8_e4m3fnuz"}), frozenset({"float8_e5m2", "float8_e5m2fnuz"}),
+    frozenset({"bool", "int8", "uint8"}), frozenset({"tfloat32", "float32"}),
+)  # fmt: skip
+_BYTES = ("int8", "uint8")
+
+
+def _dtype_fits(expected: str, got: str) -> bool:
+    if expected == got or any(expected in a and got in a for a in _ALIKE):
+        return True
+    packed = DType(expected).bits < 8 or expected == "float4_e2m1_unpacked"
+    return packed and (got in _BYTES or got.removesuffix("_x2") == expected)
+
+
+def _tuples(value: Any) -> Any:
+    """JSON has only lists; specs hold tuples, except in sizes, which are lists."""
+    if isinstance(value, list):
+        if value and isinstance(value[0], str) and value[0] in _MEANING and len(value) > 1:
+            return [_tuples(v) for v in value]
+        return tuple(_tuples(v) for v in value)
+    if isinstance(value, dict):
+        return {k: _tuples(v) for k, v in value.items()}
+    return value
+
+
+# ------------------------------------------------------------------------------------ building
+
+
+def call_spec(program: HostProgram, align: Mapping[Buffer, int] | None = None) -> CallSpec:
+    """The program without its code."""
+    return _SpecBuilder(program, align or {}).spec()
+
+
+class _SpecBuilder:
+    def __init__(self, program: HostProgram, align: Mapping[Buffer, int]) -> None:
+        self.program = program
+        self.align = align
+        self.names: dict[Var, str] = {}
+        self.bits: dict[str, int] = {}
+
+    def spec(self) -> CallSpec:
+        p = self.program
+        params = tuple(self.param(x) for x in p.params)
+        kernels = tuple(self.kernel(k) for k in p.launches)
+        workspaces = tuple(
+            (str(b.dtype), tuple(self.size(s) for s in b.shape)) for b in p.temporaries
+        )
+        asserts = tuple(
+            (self.size(cond), message or str(cond)) for cond, message in p.attrs.get("asserts", ())
+        )
+        outputs = tuple(o % len(params) for o in p.outputs)
+        return CallSpec(p.name, params, outputs, kernels, workspaces, asserts, self.bits)
+
+    def name(self, v: Var) -> str:
+        if v not in self.names:
+            taken = set(self.names.values())
+            name, n = v.name, 1
+            while name in taken:
+                n += 1
+                name = f"{v.name}_{n}"
+            self.names[v] = name
+            if v.dtype.is_int and v.dtype.bits < 64:
+                self.bits[name] = v.dtype.bits
+        return self.names[v]
+
+    def size(self, e: Expr) -> Size:
+        t = type(e)
+        if isinstance(e, Const):
+            return int(e.value)
+        if isinstance(e, Var):
+            return self.name(e)
+        if isinstance(e, Cast) and not e.to.is_float and not e.a.dtype.is_float:
+            return self.size(e.a)
+        if t not in _OPERATORS or e.dtype.is_float:
+            raise LanguageError(
+                f"kernel {self.program.name}: the host cannot compute the expression `{e}`",
+                code="TL0180",
+                help="sizes and grids are made of integer parameters and dimensions of input tensors",
+            )
+        return [_OPERATORS[t], *(self.size(c) for c in e.children)]
+
+    def param(self, p: Buffer | Var) -> ParamSpec:
+        if isinstance(p, Var):
+            kind = "pointer" if p.dtype.is_handle else "scalar"
+            return ParamSpec(p.name, kind, str(p.dtype), symbol=self.name(p))
+        strides = None if p.strides is None else tuple(self.size(s) for s in p.strides)
+        shape = tuple(self.size(s) for s in p.shape)
+        return ParamSpec(p.name, "tensor", str(p.dtype), shape, strides, self.align.get(p, 1))
+
+    def source(self, b: Buffer) -> tuple[str, int]:
+        for kind, where in (
+            ("param", self.program.params),
+            ("workspace", self.program.temporaries),
+        ):
+            for i, x in enumerate(where):
+                if x is b:
+                    return kind, i
+        raise InternalError(f"{b.name} is neither a parameter nor a workspace")
+
+    def kernel(self, k: Kernel) -> KernelSpec:
+        args: list[tuple[Any, ...]] = []
+        maps: list[MapSpec] = []
+        for a in k.args:
+            if isinstance(a, Buffer):
+                args.append(self.source(a))
+            elif isinstance(a, Var):
+                args.append(("symbol", self.name(a), str(a.dtype)))
+            else:
+                args.append(("map", len(maps)))
+                maps.append(self.map(a))
+        readonly = k.attrs.get("readonly")
+        written = [a for a in k.args if isinstance(a, Buffer)]
+        written = [b for b in written if b not in readonly] if readonly is not None else _written(k)
+        writes = tuple(i for kind, i in map(self.source, written) if kind == "param")
+        cluster = tuple(int(c) for c in k.attrs.get("cluster_dims") or ())
+        grid = tuple(self.size(e) for e in k.grid)
+        return KernelSpec(
+            k.name, tuple(args), grid, k.block, k.dynamic_smem, tuple(maps), writes, cluster,
+            bool(k.attrs.get("cooperative")), bool(k.attrs.get("pdl")),
+        )  # fmt: skip
+
+    def map(self, m: TensorMap) -> MapSpec:
+        dims = tuple(self.size(e) for e in m.dims)
+        strides = tuple(self.size(e) for e in m.strides)
+        dtype = str(m.dtype or m.buffer.dtype)
+        return MapSpec(self.source(m.buffer), dtype, dims, strides, m.box, m.swizzle)
+
+
+def _written(k: Kernel) -> list[Buffer]:
+    """Global buffers of a kernel that its code may write."""
+    roots: set[Buffer] = set()
+    for x in walk(k.body):
+        if isinstance(x, Store):
+            roots.add(x.buffer.root())
+        elif isinstance(x, Call) and x.op != "address_of":
+            for i, a in enumerate(x.args):
+                use = TABLE[x.op].pointers.get(i, "rw")
+                if isinstance(a, Call) and a.op == "address_of" and use != "read":
+                    roots.add(a.args[0].buffer.root())  # type: ignore[attr-defined]
+    return [a for a in k.args if isinstance(a, Buffer) and a in roots]
