@@ -7,6 +7,7 @@ per CUDA thread, every access checked.
 """
 
 from .build import SimModule, build
+from .device import run_program, tensor_map
 from .report import SimReport
 
-__all__ = ["SimModule", "SimReport", "build"]
+__all__ = ["SimModule", "SimReport", "build", "run_program", "tensor_map"]
