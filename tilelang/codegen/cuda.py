@@ -60,6 +60,7 @@ _MAX_VECTOR_BYTES = 16
 _INT_SUFFIX = {"int32": "", "int64": "LL", "uint32": "u", "uint64": "ULL"}
 # Types for which C's own conversion is the IR's: integers wrap, and round to the nearest float.
 _PLAIN = frozenset({"bool", "float32", "tfloat32", "float64"})
+_FP8 = ("float8_e4m3fn", "float8_e5m2")
 _AXES = ("x", "y", "z")
 
 
@@ -142,6 +143,12 @@ class CudaPrinter(CFamily):
                 help="keep packed values in uint8 and unpack them with shifts",
             )
         if dtype.is_float and dtype.bits == 8:
+            if str(dtype.element) not in _FP8:
+                raise TargetError(
+                    f"CUDA code cannot compute with {dtype.element}",
+                    code="TL0621",
+                    help=f"the 8-bit floating-point types there are {' and '.join(_FP8)}",
+                )
             self.headers.add("fp8")
         base = dtype.row.cuda
         return base if dtype.lanes == 1 else f"tl::vec<{base}, {dtype.lanes}>"
