@@ -45,7 +45,8 @@ def cache_key(
     if hook is None:
         return None
     parts = [
-        f"format {FORMAT}", func.script(), _attributes(func), repr(list(out_idx)), execution_backend,
+        f"format {FORMAT}", func.script(), _attributes(func), repr(list(out_idx)),
+        execution_backend,
         target.key_text(), target_host.key_text(), options.key_text(), _versions(target),
         sources_hash(),
     ]  # fmt: skip

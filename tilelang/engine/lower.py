@@ -65,7 +65,8 @@ def lower(
         codegen_mod = codegen(program, target, ctx.options)
         artifact = CompiledArtifact(
             host_mod, device_mod, params, codegen_mod.inspect_source(), None, target, host,
-            call_spec(program, needed_alignment(program, target)), codegen_mod, ctx.notes, ctx.timings,
+            call_spec(program, needed_alignment(program, target)), codegen_mod, ctx.notes,
+            ctx.timings,
         )  # fmt: skip
         if enable_host_codegen:
             host_module = host_codegen(program, host, target, codegen_mod, ctx.options)

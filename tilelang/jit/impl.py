@@ -96,7 +96,7 @@ class JITImpl:
                 self._eager = EagerFunction(self.func, self._outer)
                 if self.out_idx is not None:
                     raise ArgumentValueError(
-                        "out_idx is only for lazy functions; an eager one declares outputs with T.empty",
+                        "out_idx is for lazy functions; an eager one declares outputs with T.empty",
                         code="TL0966",
                     )
         return self._mode
@@ -298,8 +298,8 @@ def _frozen_strict(values: Mapping[str, Any]) -> Any:
     for name, value in values.items():
         if isinstance(value, (list, dict, set)):
             raise ArgumentTypeError(
-                f"argument `{name}` cannot be a {type(value).__name__}: compile-time arguments of an"
-                " eager function must be hashable",
+                f"argument `{name}` cannot be a {type(value).__name__}: compile-time arguments"
+                " of an eager function must be hashable",
                 code="TL0968",
                 help="pass a tuple",
             )

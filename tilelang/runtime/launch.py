@@ -66,11 +66,14 @@ __all__ = ["Bound", "CallSpec", "KernelSpec", "MapSpec", "ParamSpec", "Size", "c
 Size = Any  # int | str | list: recursive, which type checkers do not follow through JSON
 
 _OPERATORS: dict[type, str] = {
-    Add: "+", Sub: "-", Mul: "*", FloorDiv: "//", FloorMod: "%", TruncDiv: ":tdiv", TruncMod: ":tmod",
-    Min: ":min", Max: ":max", BitAnd: "&", BitOr: "|", BitXor: "^", Shl: "<<", Shr: ">>", EQ: "==",
-    NE: "!=", LT: "<", LE: "<=", GT: ">", GE: ">=", And: ":and", Or: ":or", Not: ":not", Neg: ":neg",
-    Select: ":if", IfThenElse: ":if",
+    Add: "+", Sub: "-", Mul: "*", FloorDiv: "//", FloorMod: "%", TruncDiv: ":tdiv",
+    TruncMod: ":tmod", Min: ":min", Max: ":max", BitAnd: "&", BitOr: "|", BitXor: "^", Shl: "<<",
+    Shr: ">>", EQ: "==", NE: "!=", LT: "<", LE: "<=", GT: ">", GE: ">=", And: ":and", Or: ":or",
+    Not: ":not", Neg: ":neg", Select: ":if", IfThenElse: ":if",
 }  # fmt: skip
+
+
+_CONTIGUOUS = "pass x.contiguous() (numpy.ascontiguousarray), or declare T.StridedTensor"
 
 
 def _tdiv(a: int, b: int) -> int:
@@ -328,9 +331,11 @@ class CallSpec:
                 bits = self.bits.get(size, 64)
                 if value >= 2 ** (bits - 1):
                     raise ArgumentValueError(
-                        f"kernel {self.name}: {size} = {value} (from {origin}) does not fit int{bits}",
-                        code="TL0912", help='declare it as T.dynamic(name, "int64")',
-                    )  # fmt: skip
+                        f"kernel {self.name}: {size} = {value} (from {origin})"
+                        f" does not fit int{bits}",
+                        code="TL0912",
+                        help='declare it as T.dynamic(name, "int64")',
+                    )
 
     def _check(
         self, p: ParamSpec, view: View, bound: Bound, origins: Mapping[str, str], device_type: int
@@ -350,8 +355,9 @@ class CallSpec:
             raise ArgumentValueError(
                 f"{self._where(p)}: expected a tensor on {expected},"
                 f" got one on {got_name}:{view.device[1]}",
-                code="TL0907", help="compile for the tensor's device with target=, or move the tensor",
-            )  # fmt: skip
+                code="TL0907",
+                help="compile for the tensor's device with target=, or move the tensor",
+            )
         if p.align > 1 and view.address % p.align:
             raise ArgumentValueError(
                 f"{self._where(p)}: data must be aligned to {p.align} bytes,"
@@ -381,7 +387,7 @@ class CallSpec:
                 raise ArgumentValueError(
                     f"{text}: the tensor is not contiguous",
                     code="TL0906",
-                    help="pass x.contiguous() (numpy.ascontiguousarray), or declare T.StridedTensor",
+                    help=_CONTIGUOUS,
                 )
             want *= view.shape[d]
 
@@ -476,7 +482,7 @@ class _SpecBuilder:
             raise LanguageError(
                 f"kernel {self.program.name}: the host cannot compute the expression `{e}`",
                 code="TL0180",
-                help="sizes and grids are made of integer parameters and dimensions of input tensors",
+                help="sizes and grids are made of integer parameters and input dimensions",
             )
         return [_OPERATORS[t], *(self.size(c) for c in e.children)]
 
