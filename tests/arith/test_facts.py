@@ -257,7 +257,12 @@ def test_loads_and_calls_are_entered() -> None:
 def test_simplify_does_not_grow_code() -> None:
     f = Facts()
     a, b, c, d = (ir.Var(x) for x in "abcd")
-    for e in ((a + b) * (c + d), (a + b) * (a + b) * (a + b), (a - 1) // 8, (a + b + c) % 64 * 3 + d):
+    for e in (
+        (a + b) * (c + d),
+        (a + b) * (a + b) * (a + b),
+        (a - 1) // 8,
+        (a + b + c) % 64 * 3 + d,
+    ):
         assert cost(f, f.simplify(e)) <= cost(f, e)
     assert f.simplify((a + b) * (c + d)) is (a + b) * (c + d)
 

@@ -16,8 +16,29 @@ from tilelang.ir.evaluate import evaluate
 
 POINTS = 24
 INTEGER_OPS = (
-    "Add", "Add", "Sub", "Mul", "FloorDiv", "FloorMod", "FloorDiv", "FloorMod", "TruncDiv", "TruncMod", "Min", "Max",
-    "Select", "IfThenElse", "Neg", "Shl", "Shr", "BitAnd", "BitOr", "BitXor", "Wide", "Narrow", "Unsigned",
+    "Add",
+    "Add",
+    "Sub",
+    "Mul",
+    "FloorDiv",
+    "FloorMod",
+    "FloorDiv",
+    "FloorMod",
+    "TruncDiv",
+    "TruncMod",
+    "Min",
+    "Max",
+    "Select",
+    "IfThenElse",
+    "Neg",
+    "Shl",
+    "Shr",
+    "BitAnd",
+    "BitOr",
+    "BitXor",
+    "Wide",
+    "Narrow",
+    "Unsigned",
 )
 COMPARES = ("EQ", "NE", "LT", "LE", "GT", "GE")
 NAMES = "ijkstmnpu"
@@ -28,8 +49,9 @@ leaves = st.one_of(st.sampled_from(NAMES), CONSTS)
 
 
 def _grow(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    binary = st.tuples(st.sampled_from(INTEGER_OPS), inner, inner, DIVISORS, st.sampled_from(COMPARES), inner)
-    return binary
+    return st.tuples(
+        st.sampled_from(INTEGER_OPS), inner, inner, DIVISORS, st.sampled_from(COMPARES), inner
+    )
 
 
 trees = st.recursive(leaves, _grow, max_leaves=9)
@@ -65,8 +87,15 @@ class World:
         n = rng.choice((1, 2, 7, 8, 64, 100))
         i, j = rng.choice((0, 127, rng.randrange(128))), rng.choice((0, 7, rng.randrange(8)))
         values = {
-            "i": i, "j": j, "k": rng.randrange(-5, 12), "s": 4, "t": i * 8 + j, "n": n,
-            "m": rng.choice((0, n - 1, rng.randrange(n))), "p": rng.randrange(-8, n) * 8, "u": rng.randrange(40),
+            "i": i,
+            "j": j,
+            "k": rng.randrange(-5, 12),
+            "s": 4,
+            "t": i * 8 + j,
+            "n": n,
+            "m": rng.choice((0, n - 1, rng.randrange(n))),
+            "p": rng.randrange(-8, n) * 8,
+            "u": rng.randrange(40),
         }
         return {self.vars[name]: value for name, value in values.items()}
 
@@ -109,11 +138,12 @@ _MAKE: dict[str, Callable[[ir.Expr, int], ir.Expr]] = {
     "BitAnd": lambda x, d: x & d,
     "Wide": lambda x, d: ir.cast(ir.cast(x, "int64") + d, "int32"),
     "Narrow": lambda x, d: ir.cast(ir.cast(x, "int8") * ir.const(d, "int8"), "int32"),
-    "Unsigned": lambda x, d: ir.cast((ir.cast(x, "uint32") + abs(d)) // ir.const(abs(d), "uint32"), "int32"),
+    "Unsigned": lambda x, d: ir.cast(
+        (ir.cast(x, "uint32") + abs(d)) // ir.const(abs(d), "uint32"), "int32"
+    ),
 }
 
-fast = settings(deadline=None, max_examples=250, suppress_health_check=list(HealthCheck))
-
+fast = settings(deadline=None, max_examples=150, suppress_health_check=list(HealthCheck))
 
 
 @fast
@@ -172,7 +202,8 @@ def test_what_follows_from_an_assumption(cond_tree: Any, tree: Any, seed: int) -
         for env in points:
             value = evaluate(e, env)
             assert evaluate(new, env) == value, f"under {cond}: {e} -> {new}"
-            assert (lo is None or lo <= value) and (hi is None or value <= hi), f"under {cond}: {e} in {lo}..{hi}"
+            assert lo is None or lo <= value, f"under {cond}: {e} in {lo}..{hi}"
+            assert hi is None or value <= hi, f"under {cond}: {e} in {lo}..{hi}"
             assert (value == r) if m == 0 else (value % m == r)
 
 
@@ -190,7 +221,7 @@ def test_equal_is_never_wrong(left: Any, right: Any, seed: int) -> None:
 @fast
 @given(trees, st.integers(0, 1000))
 def test_simplify_is_stable(tree: Any, seed: int) -> None:
-    """Simplifying again changes nothing but what a first pass made possible, and never costs more."""
+    """The result never costs more, and simplifying again never costs more than once."""
     from tilelang.arith.simplify import cost
 
     with ir.session():

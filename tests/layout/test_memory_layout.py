@@ -13,7 +13,13 @@ from hypothesis import strategies as st
 
 from tilelang import ir
 from tilelang.layout import (
-    Fragment, Layout, LayoutTable, Swizzle, bank_conflicts, make_swizzled, mma_c,
+    Fragment,
+    Layout,
+    LayoutTable,
+    Swizzle,
+    bank_conflicts,
+    make_swizzled,
+    mma_c,
 )
 
 quick = settings(deadline=None, max_examples=120)
@@ -35,7 +41,9 @@ def tiles(draw: Any) -> tuple[Layout, int]:
     rows = draw(st.sampled_from((1, 3, 8, 16, 24, 64)))
     cols = draw(st.sampled_from((16, 24, 32, 48, 64, 96, 128, 136, 256, 7, 100)))
     lead = draw(st.sampled_from(((), (2,), (3,), (2, 3))))
-    layout = make_swizzled((*lead, rows, cols), bits, interleave=draw(st.sampled_from(("row", "box"))))
+    layout = make_swizzled(
+        (*lead, rows, cols), bits, interleave=draw(st.sampled_from(("row", "box")))
+    )
     return layout, bits
 
 
@@ -83,9 +91,14 @@ def test_ldmatrix_is_conflict_free(bits: int, row_bytes: int, interleave: str) -
             assert bank_conflicts(None, rows, bits // 8, chunk) == 0
 
 
-@pytest.mark.parametrize(("width", "rule"), [
-    (128, lambda c, r: c ^ (r & 7)), (64, lambda c, r: c ^ (r >> 1 & 3)), (32, lambda c, r: c ^ (r >> 2 & 1)),
-])
+@pytest.mark.parametrize(
+    ("width", "rule"),
+    [
+        (128, lambda c, r: c ^ (r & 7)),
+        (64, lambda c, r: c ^ (r >> 1 & 3)),
+        (32, lambda c, r: c ^ (r >> 2 & 1)),
+    ],
+)
 def test_box_form_is_what_tma_writes(width: int, rule: Any) -> None:
     """16-byte chunk c of row r of an atom of 8 rows x `width` bytes sits at chunk rule(c, r)."""
     chunk, cols = 8, width // 2
@@ -108,7 +121,11 @@ def test_boxes_and_slots_start_on_whole_atoms() -> None:
     assert layout.address_at((1, 0, 0)) % 512 == 0
     one = make_swizzled((20, 128), 16, interleave="box")
     slot = layout.address_at((1, 0, 0))
-    assert all(layout.address_at((2, r, c)) == 2 * slot + one.address_at((r, c)) for r in (0, 7, 19) for c in (0, 9, 127))
+    assert all(
+        layout.address_at((2, r, c)) == 2 * slot + one.address_at((r, c))
+        for r in (0, 7, 19)
+        for c in (0, 9, 127)
+    )
 
 
 def test_plain_rows_conflict_and_swizzled_rows_do_not() -> None:
@@ -190,4 +207,7 @@ def test_address_expressions_are_small() -> None:
     with ir.session():
         x, y = ir.Var("x"), ir.Var("y")
         assert str(Layout.row_major((8, 4)).address((x, y))) == "y + x * 4"
-        assert str(make_swizzled((64, 64), 16).address((x, y))) == "y % 8 + x * 64 + (y // 8 ^ x % 8) * 8"
+        assert (
+            str(make_swizzled((64, 64), 16).address((x, y)))
+            == "y % 8 + x * 64 + (y // 8 ^ x % 8) * 8"
+        )

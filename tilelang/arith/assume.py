@@ -5,7 +5,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tilelang.ir import EQ, GE, GT, LE, LT, NE, And, Const, FloorMod, Not, Or, TruncMod
+from tilelang.ir import (
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    And,
+    Call,
+    Const,
+    FloorMod,
+    Load,
+    Not,
+    Or,
+    TruncMod,
+    walk,
+)
 
 from . import ranges
 from .interval import EVERYTHING, intersect
@@ -19,29 +35,32 @@ if TYPE_CHECKING:
 OPPOSITE: dict[type, type] = {EQ: NE, NE: EQ, LT: GE, GE: LT, GT: LE, LE: GT}
 
 
-def assume(f: Facts, cond: Expr, value: bool) -> None:
+def assume(f: Facts, cond: Any, value: bool) -> None:
     """`cond` is `value` here."""
     kind = type(cond)
     if kind is Not:
-        assume(f, cond.a, not value)  # type: ignore[attr-defined]
+        assume(f, cond.a, not value)
     elif kind is (And if value else Or):
-        assume(f, cond.a, value)  # type: ignore[attr-defined]
-        f._forget()
-        assume(f, cond.b, value)  # type: ignore[attr-defined]
+        assume(f, cond.a, value)
+        f.forget()
+        assume(f, cond.b, value)
     else:
         _fact(f, cond, value)
 
 
-def _fact(f: Facts, cond: Any, value: bool) -> None:
-    from .facts import is_stable  # the class and its parts know each other
+def is_stable(e: Expr) -> bool:
+    """Does `e` mean the same value wherever its variables do? (No memory, no calls.)"""
+    return not any(type(x) in (Load, Call) for x in walk(e))
 
+
+def _fact(f: Facts, cond: Any, value: bool) -> None:
     if type(cond) is Const or not is_stable(cond):
         return
     f.truths[cond] = value
     kind = type(cond) if value else OPPOSITE.get(type(cond))
     if kind in OPPOSITE and cond.a.dtype.is_int and cond.a.dtype.lanes == 1:
         a, b = f.linear(cond.a), f.linear(cond.b)
-        wide = f.expanded(cond)
+        wide: Any = f.expanded(cond)
         _compare(f, kind, a.minus(b))
         if wide is not cond:
             _compare(f, kind, f.linear(wide.a).minus(f.linear(wide.b)))

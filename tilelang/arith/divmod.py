@@ -2,7 +2,8 @@
 """Rules for floor division and remainder of sums by constants (and by symbols).
 
 Each rule takes (facts, dividend, divisor > 1, dtype) and returns the quotient (or remainder) as a
-sum, or None if it does not apply. The tables `DIV_RULES` and `MOD_RULES` at the end list them in order.
+sum, or None if it does not apply. The tables `DIV_RULES` and `MOD_RULES` at the end list them in
+order.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ def _by_const(e: Expr, kind: type) -> int:
     return 0
 
 
-# ---------------------------------------------------------------------------------------- division
+# --------------------------------------------------------------------------------------- division
 
 
 def _div_small(f: Facts, s: Linear, d: int, dtype: DType) -> Linear | None:
@@ -157,7 +158,7 @@ def _peel(f: Facts, s: Linear, g: int) -> tuple[Linear, Linear]:
     return s.split(lambda a, k: k % g == 0 or is_multiple(f, Linear(0, {a: k}), g))
 
 
-# --------------------------------------------------------------------------------------- remainder
+# -------------------------------------------------------------------------------------- remainder
 
 
 def _reduced(f: Facts, s: Linear, d: int) -> Linear:
@@ -180,7 +181,11 @@ def _reduced(f: Facts, s: Linear, d: int) -> Linear:
 def _mod_small(f: Facts, s: Linear, d: int, dtype: DType) -> Linear | None:
     """lo // d == hi // d: nothing to wrap but a constant."""
     lo, hi = f.interval(s)
-    return s.shifted(-(lo // d * d)) if lo is not None and hi is not None and lo // d == hi // d else None
+    return (
+        s.shifted(-(lo // d * d))
+        if lo is not None and hi is not None and lo // d == hi // d
+        else None
+    )
 
 
 def _mod_common(f: Facts, s: Linear, d: int, dtype: DType) -> Linear | None:
@@ -202,7 +207,7 @@ def _mod_peel(f: Facts, s: Linear, d: int, dtype: DType) -> Linear | None:
     return None
 
 
-# ------------------------------------------------------------------------------------------ fusing
+# ----------------------------------------------------------------------------------------- fusing
 
 
 def fused(f: Facts, s: Linear, dtype: DType) -> Linear:
@@ -215,11 +220,16 @@ def fused(f: Facts, s: Linear, dtype: DType) -> Linear:
         s = smaller
 
 
-_QUOTIENTS = (FloorDiv, FloorMod)  # what x // c leads to, with coefficient 1, where it is no plain sum
+_QUOTIENTS = (
+    FloorDiv,
+    FloorMod,
+)  # what x // c leads to, with coefficient 1, where it is no plain sum
 
 
 def _has_partner(s: Linear, rest: Expr, k: int) -> bool:
-    """Could another term be the quotient that goes with this remainder? (Its factor is c times as large.)"""
+    """Could another term be the quotient that goes with this remainder? (Its factor is c times as
+    large.)
+    """
     c = _by_const(rest, FloorMod)
     return c > 0 and any(q == c * k and type(a) in _QUOTIENTS for a, q in s.terms.items())
 
@@ -237,7 +247,7 @@ def _fuse(f: Facts, s: Linear, rest: Expr, dtype: DType) -> Linear | None:
     return None
 
 
-# -------------------------------------------------------------------------------- symbolic divisors
+# ------------------------------------------------------------------------------ symbolic divisors
 
 
 def _divide_terms(f: Facts, s: Linear, d: Linear) -> tuple[Linear, Linear] | None:
@@ -276,7 +286,19 @@ def symbolic_floormod(f: Facts, s: Linear, d: Linear) -> Linear | None:
 
 
 DIV_RULES: tuple[Rule, ...] = (
-    _div_small, _div_multiples, _div_known_multiples, _div_common, _div_nested, _div_of_mod, _div_peel,
+    _div_small,
+    _div_multiples,
+    _div_known_multiples,
+    _div_common,
+    _div_nested,
+    _div_of_mod,
+    _div_peel,
 )
-ONE_TERM_DIV_RULES: tuple[Rule, ...] = (_div_small, _div_multiples, _div_common, _div_nested, _div_of_mod)
+ONE_TERM_DIV_RULES: tuple[Rule, ...] = (
+    _div_small,
+    _div_multiples,
+    _div_common,
+    _div_nested,
+    _div_of_mod,
+)
 MOD_RULES: tuple[Rule, ...] = (_mod_small, _mod_common, _mod_peel)

@@ -2,12 +2,12 @@
 """`Facts`: what is known about variables at one place of the program, and what follows from it.
 
 In: ranges (`bind`), definitions (`define`), conditions that hold (`assume`). Out: bounds, residues,
-proofs and simpler expressions. Every answer is certain: "not proved" is None or False, never a guess.
-Answers are memoised per scope; `child()` opens a scope that knows more.
+proofs and simpler expressions. Every answer is certain: "not proved" is None or False, never a
+guess. Answers are memoised per scope; `child()` opens a scope that knows more.
 
-Use inside an `ir.session()` (atoms are compared by identity). Signed 32- and 64-bit arithmetic is index
-arithmetic and assumed not to wrap; other dtypes are only bounded. Conditions on memory (a `Load`) are not
-kept, because the memory may change.
+Use inside an `ir.session()` (atoms are compared by identity). Signed 32- and 64-bit arithmetic is
+index arithmetic and assumed not to wrap; other dtypes are only bounded. Conditions on memory (a
+`Load`) are not kept, because the memory may change.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 from math import gcd
 from typing import TYPE_CHECKING, Any
 
-from tilelang.ir import Call, Const, Load, Var, as_expr, const, substitute, walk
+from tilelang.ir import Var, as_expr, substitute
 
 from . import assume as asserting
 from . import normal, prove, ranges, simplify
@@ -35,16 +35,18 @@ class Facts:
     def __init__(self, parent: Facts | None = None) -> None:
         self.intervals: dict[Expr, Interval] = dict(parent.intervals) if parent else {}
         self.residues: dict[Expr, Residue] = dict(parent.residues) if parent else {}
-        self.inequalities: dict[Expr, tuple[Linear, ...]] = dict(parent.inequalities) if parent else {}
+        self.inequalities: dict[Expr, tuple[Linear, ...]] = (
+            dict(parent.inequalities) if parent else {}
+        )
         self.definitions: dict[Expr, Expr] = dict(parent.definitions) if parent else {}
         self.truths: dict[Expr, bool] = dict(parent.truths) if parent else {}
         self.ranks: dict[Expr, int] = parent.ranks if parent else {}
         self.costs: dict[Expr, int] = parent.costs if parent else {}
         self.unequal: tuple[Linear, ...] = parent.unequal if parent else ()
         self.nesting = 0
-        self._forget()
+        self.forget()
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
         """New knowledge makes better answers possible."""
         self.linear_memo: dict[Expr, Linear] = {}
         self.interval_memo: dict[Expr, Interval] = {}
@@ -56,7 +58,7 @@ class Facts:
         self.proof_memo: dict[Any, bool] = {}
         self.branches: dict[Expr, Facts] = {}
 
-    # ------------------------------------------------------------------------------------ learning
+    # ----------------------------------------------------------------------------------- learning
 
     def child(self) -> Facts:
         """A scope that starts with these facts; later facts of this one are not seen there."""
@@ -67,7 +69,7 @@ class Facts:
         low, size = as_expr(lo, var.dtype), as_expr(extent, var.dtype)
         start = self.linear(low)
         span = self.linear(size)
-        self._forget()
+        self.forget()
         x = atom(var)
         asserting.nonnegative(self, x.minus(start))
         asserting.nonnegative(self, start.plus(span).shifted(-1).minus(x))
@@ -75,7 +77,7 @@ class Facts:
 
     def bind_nonneg(self, var: Expr) -> None:
         """var >= 0: a dimension of a tensor."""
-        self._forget()
+        self.forget()
         asserting.nonnegative(self, atom(var))
 
     def define(self, var: Var, value: Expr) -> None:
@@ -84,22 +86,22 @@ class Facts:
             return
         interval, residue = self.interval(self.linear(value)), self.modular(value)
         closed = substitute(value, self.definitions)
-        self._forget()
+        self.forget()
         self.intervals[var] = intersect(self.intervals.get(var, EVERYTHING), interval)
         if residue[0] != 1:
             self.residues[var] = residue
-        if is_stable(closed):
+        if asserting.is_stable(closed):
             self.definitions[var] = closed
 
     def assume(self, cond: Expr) -> None:
         """`cond` holds here."""
         asserting.assume(self, cond, True)
-        self._forget()
+        self.forget()
         if self.unequal:
             asserting.sharpen(self)
-            self._forget()
+            self.forget()
 
-    # -------------------------------------------------------------------------------------- asking
+    # ------------------------------------------------------------------------------------- asking
 
     def bounds(self, e: Any) -> Interval:
         """(lowest, highest) value of an integer expression, inclusive; None = unbounded."""
@@ -147,7 +149,7 @@ class Facts:
         """An expression of the same dtype and value (under these facts) that costs no more."""
         return simplify.simplify(self, e)
 
-    # ------------------------------------------------------------------- used by the modules of arith
+    # --------------------------------------------------------------- used by the modules of arith
 
     def linear(self, e: Expr) -> Linear:
         return normal.linear(self, e)
@@ -237,14 +239,7 @@ class Facts:
         return hit
 
     def branch(self, cond: Expr) -> Facts:
-        """`under(cond)`, but this scope itself where conditions nest deeply: an expression that is used below
-        many of them would be looked at once for each combination."""
+        """`under(cond)`, but this scope itself where conditions nest deeply: an expression that is
+        used below many of them would be looked at once for each combination.
+        """
         return self.under(cond) if self.nesting < DEEPEST_BRANCH else self
-
-
-def is_stable(e: Expr) -> bool:
-    """Does `e` mean the same value wherever its variables do? (No memory, no calls.)"""
-    return not any(type(x) in (Load, Call) for x in walk(e))
-
-
-__all__ = ["Const", "DType", "Facts", "const", "is_stable"]

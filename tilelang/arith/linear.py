@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Integer sums: `const + sum(coefficient * atom)`, the form in which arithmetic is compared.
 
-In: nothing but atoms (expressions that are not sums) and Python ints. Out: `Linear`, immutable, with
-exact integer arithmetic. How an expression becomes one is `arith.normal`.
+In: nothing but atoms (expressions that are not sums) and Python ints. Out: `Linear`, immutable,
+with exact integer arithmetic. How an expression becomes one is `arith.normal`.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Linear:
         return Linear(self.const * factor, {a: k * factor for a, k in self.terms.items()})
 
     def divided(self, divisor: int) -> Linear:
-        """Every coefficient and the constant floor-divided; exact where the divisor divides them."""
+        """Coefficients and constant floor-divided; exact where the divisor divides them."""
         terms = {a: k // divisor for a, k in self.terms.items()}
         return Linear(self.const // divisor, terms)
 

@@ -14,8 +14,25 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from tilelang.ir import (
-    Add, BitAnd, Call, Cast, Const, FloorDiv, FloorMod, Max, Min, Mul, Neg, Shl, Shr, Sub, TruncDiv,
-    TruncMod, binary, cast, const,
+    Add,
+    BitAnd,
+    Call,
+    Cast,
+    Const,
+    FloorDiv,
+    FloorMod,
+    Max,
+    Min,
+    Mul,
+    Neg,
+    Shl,
+    Shr,
+    Sub,
+    TruncDiv,
+    TruncMod,
+    binary,
+    cast,
+    const,
 )
 from tilelang.ir.dtype import INT32, INT64
 
@@ -109,7 +126,7 @@ def product(f: Facts, a: Linear, b: Linear, dtype: DType) -> Linear:
     return out
 
 
-def factors(e: Expr) -> list[Expr]:
+def factors(e: Any) -> list[Expr]:
     """The factors of a product atom."""
     return [*factors(e.a), *factors(e.b)] if type(e) is Mul else [e]
 
@@ -224,20 +241,33 @@ def _min_max(f: Facts, e: Any) -> Linear:
     common = min(a.const, b.const) if a.terms and b.terms and a.const and b.const else 0
     if common and (a.const < 0) == (b.const < 0):
         inner = type(e)(
-            rebuilt(f, a.shifted(-common), e.dtype, e.a), rebuilt(f, b.shifted(-common), e.dtype, e.b)
+            rebuilt(f, a.shifted(-common), e.dtype, e.a),
+            rebuilt(f, b.shifted(-common), e.dtype, e.b),
         )
         return linear(f, inner).shifted(common)
     return atom(type(e)(rebuilt(f, a, e.dtype, e.a), rebuilt(f, b, e.dtype, e.b)))
 
 
 _RULES: dict[type, Callable[[Any, Any], Linear]] = {
-    Const: _const, Add: _add, Sub: _sub, Neg: _neg, Mul: _mul, FloorDiv: _floordiv,
-    FloorMod: _floormod, TruncDiv: _truncdiv, TruncMod: _truncmod, Shl: _shl, Shr: _shr,
-    BitAnd: _bit_and, Cast: _cast, Min: _min_max, Max: _min_max,
+    Const: _const,
+    Add: _add,
+    Sub: _sub,
+    Neg: _neg,
+    Mul: _mul,
+    FloorDiv: _floordiv,
+    FloorMod: _floormod,
+    TruncDiv: _truncdiv,
+    TruncMod: _truncmod,
+    Shl: _shl,
+    Shr: _shr,
+    BitAnd: _bit_and,
+    Cast: _cast,
+    Min: _min_max,
+    Max: _min_max,
 }
 
 
-# ------------------------------------------------------------------------------ sums -> expressions
+# ---------------------------------------------------------------------------- sums -> expressions
 
 
 def expression(f: Facts, s: Linear, dtype: DType) -> Expr | None:
@@ -260,7 +290,11 @@ def expression(f: Facts, s: Linear, dtype: DType) -> Expr | None:
         term = x if abs(k) == 1 else binary(Mul, x, const(abs(k), dtype))
         if out is None:
             if k < 0:
-                out = binary(Sub, const(s.const, dtype), term) if s.const else binary(Mul, x, const(k, dtype))
+                out = (
+                    binary(Sub, const(s.const, dtype), term)
+                    if s.const
+                    else binary(Mul, x, const(k, dtype))
+                )
             else:
                 out = term
         else:
@@ -268,7 +302,11 @@ def expression(f: Facts, s: Linear, dtype: DType) -> Expr | None:
     if out is None:
         return const(s.const, dtype)
     if s.const and not all(k < 0 for k in s.terms.values()):
-        out = binary(Add, out, const(s.const, dtype)) if s.const > 0 else binary(Sub, out, const(-s.const, dtype))
+        out = (
+            binary(Add, out, const(s.const, dtype))
+            if s.const > 0
+            else binary(Sub, out, const(-s.const, dtype))
+        )
     return out
 
 
@@ -281,7 +319,9 @@ def _as_dtype(f: Facts, a: Expr, dtype: DType) -> Expr | None:
 
 
 def rebuilt(f: Facts, s: Linear, dtype: DType, otherwise: Expr | None = None) -> Expr:
-    """`s` as an expression; `otherwise` (or its simplified inside) if the dtype cannot hold the sum."""
+    """`s` as an expression; `otherwise` (or its simplified inside) if the dtype cannot hold the
+    sum.
+    """
     out = expression(f, s, dtype)
     if out is not None:
         return out
@@ -290,4 +330,13 @@ def rebuilt(f: Facts, s: Linear, dtype: DType, otherwise: Expr | None = None) ->
     return f.simplify_inside(otherwise)
 
 
-__all__ = ["Call", "expression", "factors", "is_index", "linear", "product", "rebuilt", "value_range"]
+__all__ = [
+    "Call",
+    "expression",
+    "factors",
+    "is_index",
+    "linear",
+    "product",
+    "rebuilt",
+    "value_range",
+]

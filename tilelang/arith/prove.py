@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Proofs: sums that are never negative, and what that says about conditions.
 
-A sum is non-negative if its interval is; else an asserted inequality (or one that holds by the meaning of
-an atom: 0 <= x - d*(x // d) < d, min(a, b) <= a) is subtracted so that an atom cancels, a few times.
+A sum is non-negative if its interval is; else an asserted inequality (or one that holds by the
+meaning of an atom: 0 <= x - d*(x // d) < d, min(a, b) <= a) is subtracted so that an atom cancels,
+a few times.
 """
 
 from __future__ import annotations
@@ -11,7 +12,23 @@ from math import gcd
 from typing import TYPE_CHECKING, Any
 
 from tilelang.ir import (
-    EQ, GE, GT, LE, LT, NE, And, Const, FloorDiv, FloorMod, IfThenElse, Max, Min, Mul, Not, Or, Select,
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    And,
+    Const,
+    FloorDiv,
+    FloorMod,
+    IfThenElse,
+    Max,
+    Min,
+    Mul,
+    Not,
+    Or,
+    Select,
 )
 
 from .assume import OPPOSITE
@@ -69,7 +86,9 @@ def _search(f: Facts, s: Linear, depth: int, budget: list[int]) -> bool:
 
 
 def _to_eliminate(f: Facts, s: Linear) -> list[Expr]:
-    """An atom without a bound on the side that matters must go, so only it is tried; else any may help."""
+    """An atom without a bound on the side that matters must go, so only it is tried; else any may
+    help.
+    """
     for a, k in s.terms.items():
         lo, hi = f.atom_interval(a)
         if (lo if k > 0 else hi) is None:
@@ -226,5 +245,8 @@ def _not(f: Facts, cond: Any) -> bool | None:
 
 
 _RULES: dict[type, Callable[[Any, Any], bool | None]] = {
-    **dict.fromkeys(OPPOSITE, _compare), And: _and, Or: _or, Not: _not,
+    **dict.fromkeys(OPPOSITE, _compare),
+    And: _and,
+    Or: _or,
+    Not: _not,
 }

@@ -7,8 +7,26 @@ from math import gcd
 from typing import TYPE_CHECKING, Any
 
 from tilelang.ir import (
-    Add, BitAnd, BitOr, BitXor, Call, Cast, Const, FloorDiv, FloorMod, IfThenElse, Max, Min, Mul,
-    Neg, Select, Shl, Shr, Sub, TruncDiv, TruncMod,
+    Add,
+    BitAnd,
+    BitOr,
+    BitXor,
+    Call,
+    Cast,
+    Const,
+    FloorDiv,
+    FloorMod,
+    IfThenElse,
+    Max,
+    Min,
+    Mul,
+    Neg,
+    Select,
+    Shl,
+    Shr,
+    Sub,
+    TruncDiv,
+    TruncMod,
 )
 
 from . import interval as iv
@@ -80,7 +98,9 @@ def _shifted_left(f: Facts, a: Any) -> Interval:
 
 
 def _converted(f: Facts, a: Any) -> Interval:
-    """A cast that may wrap: only the target's range is known; from a float, not even that it is meant."""
+    """A cast that may wrap: only the target's range is known; from a float, not even that it is
+    meant.
+    """
     if not (a.a.dtype.is_int or a.a.dtype.is_bool):
         return EVERYTHING
     lo, hi = value_range(a.dtype)
@@ -94,16 +114,29 @@ def _called(f: Facts, a: Any) -> Interval:
 
 _INTERVALS: dict[type, Callable[[Any, Any], Interval]] = {
     Const: lambda f, a: (int(a.value), int(a.value)),
-    Add: _pair(iv.add), Sub: _pair(lambda x, y: iv.add(x, iv.scale(y, -1))), Mul: _product,
+    Add: _pair(iv.add),
+    Sub: _pair(lambda x, y: iv.add(x, iv.scale(y, -1))),
+    Mul: _product,
     Neg: lambda f, a: iv.scale(_of(f, a.a), -1),
-    FloorDiv: _divided(iv.floordiv), FloorMod: _divided(iv.floormod), TruncDiv: _divided(iv.truncdiv),
-    TruncMod: _divided(iv.truncmod), Min: _pair(iv.minimum), Max: _pair(iv.maximum),
-    BitAnd: _pair(iv.bit_and), BitOr: _pair(iv.bit_or), BitXor: _pair(iv.bit_or), Shl: _shifted_left,
-    Shr: _shifted_right, Select: _chosen, IfThenElse: _chosen, Cast: _converted, Call: _called,
+    FloorDiv: _divided(iv.floordiv),
+    FloorMod: _divided(iv.floormod),
+    TruncDiv: _divided(iv.truncdiv),
+    TruncMod: _divided(iv.truncmod),
+    Min: _pair(iv.minimum),
+    Max: _pair(iv.maximum),
+    BitAnd: _pair(iv.bit_and),
+    BitOr: _pair(iv.bit_or),
+    BitXor: _pair(iv.bit_or),
+    Shl: _shifted_left,
+    Shr: _shifted_right,
+    Select: _chosen,
+    IfThenElse: _chosen,
+    Cast: _converted,
+    Call: _called,
 }
 
 
-# ------------------------------------------------------------------------------------------ residues
+# --------------------------------------------------------------------------------------- residues
 
 
 def both(m1: int, r1: int, m2: int, r2: int) -> tuple[int, int]:
@@ -170,6 +203,11 @@ def _chosen_residue(f: Facts, a: Any) -> tuple[int, int]:
 
 
 _RESIDUES: dict[type, Callable[[Any, Any], tuple[int, int]]] = {
-    Mul: _product_residue, FloorDiv: _quotient_residue, FloorMod: _remainder_residue, Min: _chosen_residue,
-    Max: _chosen_residue, Select: _chosen_residue, IfThenElse: _chosen_residue,
+    Mul: _product_residue,
+    FloorDiv: _quotient_residue,
+    FloorMod: _remainder_residue,
+    Min: _chosen_residue,
+    Max: _chosen_residue,
+    Select: _chosen_residue,
+    IfThenElse: _chosen_residue,
 }

@@ -2,8 +2,8 @@
 """`evaluate(e, env)`: the value of an integer or bool expression, exactly.
 
 In: an expression without memory or calls, and an int for each variable. Out: a Python int or bool.
-Arithmetic is that of the mathematical integers for int32 and int64 (index arithmetic, assumed not to
-wrap) unless `wrap` is given, and wraps at the width of every other dtype. Used by tests and by
+Arithmetic is that of the mathematical integers for int32 and int64 (index arithmetic, assumed not
+to wrap) unless `wrap` is given, and wraps at the width of every other dtype. Used by tests and by
 enumeration over small domains; a division by zero raises `ZeroDivisionError`.
 """
 

@@ -9,8 +9,20 @@ from .swizzle import Swizzle
 from .table import FragmentTable, LayoutTable
 
 __all__ = [
-    "Digit", "Fragment", "FragmentTable", "Layout", "LayoutTable", "Replica", "Swizzle", "bank_conflicts",
-    "make_swizzled", "mma_a", "mma_b", "mma_c", "wgmma_a", "wgmma_c",
+    "Digit",
+    "Fragment",
+    "FragmentTable",
+    "Layout",
+    "LayoutTable",
+    "Replica",
+    "Swizzle",
+    "bank_conflicts",
+    "make_swizzled",
+    "mma_a",
+    "mma_b",
+    "mma_c",
+    "wgmma_a",
+    "wgmma_c",
 ]
 
 

@@ -15,9 +15,9 @@ WARP = 32
 def bank_conflicts(layout: Any, access: Any, elem_bytes: int, vector: int = 1) -> int:
     """Extra wavefronts, summed over the access: 0 means conflict-free.
 
-    access: a fragment (every warp reads or writes its registers in runs of `vector`), or an integer array of
-    addresses in elements with one row of 32 lanes per instruction (`layout` is then not looked at). Lanes that move
-    8 or 16 bytes are served in halves or quarters of a warp.
+    access: a fragment (every warp reads or writes its registers in runs of `vector`), or an integer
+    array of addresses in elements with one row of 32 lanes per instruction (`layout` is then not
+    looked at). Lanes that move 8 or 16 bytes are served in halves or quarters of a warp.
     """
     lanes = access if isinstance(access, np.ndarray) else _addresses(layout, access, vector)
     group = max(1, min(WARP, WARP * BANK_BYTES // max(BANK_BYTES, elem_bytes * vector)))
@@ -30,12 +30,18 @@ def bank_conflicts(layout: Any, access: Any, elem_bytes: int, vector: int = 1) -
 
 
 def _addresses(layout: Any, fragment: Any, vector: int) -> np.ndarray[Any, Any]:
-    """The first address of each lane's vector, by warp and vector; -1 for lanes that hold nothing."""
+    """First address of each lane's vector, by warp and vector; -1: the lane holds nothing."""
     threads = np.arange(-(-fragment.threads // WARP) * WARP)
     live = threads < fragment.threads
-    t, r = np.meshgrid(np.minimum(threads, fragment.threads - 1), np.arange(0, fragment.regs, vector), indexing="ij")
+    t, r = np.meshgrid(
+        np.minimum(threads, fragment.threads - 1),
+        np.arange(0, fragment.regs, vector),
+        indexing="ij",
+    )
     valid = np.broadcast_to(np.asarray(fragment.valid_at(t, r)), t.shape) & live[:, None]
-    coords = [np.minimum(x, s - 1) for x, s in zip(fragment.coords_at(t, r), fragment.shape, strict=True)]
+    coords = [
+        np.minimum(x, s - 1) for x, s in zip(fragment.coords_at(t, r), fragment.shape, strict=True)
+    ]
     found = np.where(valid, np.broadcast_to(layout.address_at(coords), t.shape), -1)
     return np.asarray(found.reshape(-1, WARP, found.shape[1]).swapaxes(1, 2).reshape(-1, WARP))
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The default fragment: vectors of a tile dealt out to threads in row-major order.
 
-Per dimension, innermost first, a divisor of the remaining thread count goes along that dimension, so that
-neighbouring threads hold neighbouring vectors and the fewest registers are padding. Threads that remain at the end
-become replicas; no thread is idle.
+Per dimension, innermost first, a divisor of the remaining thread count goes along that dimension,
+so that neighbouring threads hold neighbouring vectors and the fewest registers are padding. Threads
+that remain at the end become replicas; no thread is idle.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from .fragment import Fragment
 
 
 def row_major_vector(shape: Sequence[int], threads: int, vector: int = 1) -> Fragment:
-    """See `Fragment.row_major_vector`. `vector` is taken from the innermost dimensions; a last dimension that
-    is not a multiple of it is padded."""
+    """See `Fragment.row_major_vector`. `vector` is taken from the innermost dimensions; a last
+    dimension that is not a multiple of it is padded.
+    """
     extents = tuple(max(int(s), 1) for s in shape)
     runs = _vector_per_dim(extents, vector)
     vectors = tuple(-(-e // v) for e, v in zip(extents, runs, strict=True))
@@ -58,7 +59,9 @@ def _vector_per_dim(extents: Sequence[int], vector: int) -> tuple[int, ...]:
 
 @lru_cache(maxsize=4096)
 def _deal(extents: tuple[int, ...], threads: int) -> tuple[int, tuple[int, ...]]:
-    """(rounds, threads along each dimension): the fewest rounds; then most threads along the first (innermost)."""
+    """(rounds, threads along each dimension): the fewest rounds; then most threads along the first
+    (innermost).
+    """
     if not extents:
         return 1, ()
     best: tuple[int, tuple[int, ...]] | None = None
@@ -72,7 +75,9 @@ def _deal(extents: tuple[int, ...], threads: int) -> tuple[int, tuple[int, ...]]
             break
     assert best is not None
     useful = next(n for n in reversed(_divisors(threads)) if n >= min(first, threads))
-    if best[1][0] > useful:  # more threads than elements along this dimension: let the others have them
+    if (
+        best[1][0] > useful
+    ):  # more threads than elements along this dimension: let the others have them
         rest = _deal(extents[1:], threads // useful)
         best = -(-first // useful) * rest[0], (useful, *rest[1])
     return best

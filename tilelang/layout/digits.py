@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Mixed-radix digits: the algebra that fragments and memory layouts share.
 
-A coordinate x of dimension `dim` is cut into digits `(x // div) % extent`; a digit times its `stride` is its
-contribution to an axis (threads, registers, addresses). The functions here work on Python ints, numpy arrays and
-IR expressions alike, because they only use operators.
+A coordinate x of dimension `dim` is cut into digits `(x // div) % extent`; a digit times its
+`stride` is its contribution to an axis (threads, registers, addresses). The functions here work on
+Python ints, numpy arrays and IR expressions alike, because they only use operators.
 """
 
 from __future__ import annotations
@@ -99,7 +99,8 @@ def padded_extents(digits: Iterable[Digit], shape: Sequence[int]) -> tuple[int, 
 
 
 def split_flat(digits: Iterable[Digit], shape: Sequence[int]) -> list[Digit] | None:
-    """The digits of a row-major flattened index, re-cut into digits of `shape`; None if the radices do not nest.
+    """The digits of a row-major flattened index, re-cut into digits of `shape`; None if the radices
+    do not nest.
 
     Each digit comes in as (dim ignored, div on the flat index, extent, stride).
     """
@@ -109,7 +110,14 @@ def split_flat(digits: Iterable[Digit], shape: Sequence[int]) -> list[Digit] | N
     for d in digits:
         div, extent, stride = d.div, d.extent, d.stride
         while extent > 1:
-            dim = next((k for k in range(len(shape) - 1, -1, -1) if starts[k] <= div and (div < ends[k] or k == 0)), None)
+            dim = next(
+                (
+                    k
+                    for k in range(len(shape) - 1, -1, -1)
+                    if starts[k] <= div and (div < ends[k] or k == 0)
+                ),
+                None,
+            )
             if dim is None or div % starts[dim]:
                 return None
             room = -(-ends[dim] // div)
@@ -127,10 +135,7 @@ def split_flat(digits: Iterable[Digit], shape: Sequence[int]) -> list[Digit] | N
 
 def unflatten(flat: Any, shape: Sequence[int]) -> tuple[Any, ...]:
     """Row-major coordinates of a flat index."""
-    out: list[Any] = []
-    for d in range(len(shape)):
-        out.append(digit(flat, prod(shape[d + 1 :]), shape[d], d == 0))
-    return tuple(out)
+    return tuple(digit(flat, prod(shape[d + 1 :]), s, d == 0) for d, s in enumerate(shape))
 
 
 def flatten(coords: Sequence[Any], shape: Sequence[int]) -> Any:

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """`Fragment`: a tile held in the registers of many threads.
 
-Logical coordinates -> (thread, register), perhaps with several threads holding the same element (replicas).
-Digits of the coordinates go to the thread axis or to the register axis. An extent that is not a product of
-its digits is padded: `valid` says which (thread, register) pairs hold an element.
+Logical coordinates -> (thread, register), perhaps with several threads holding the same element
+(replicas). Digits of the coordinates go to the thread axis or to the register axis. An extent that
+is not a product of its digits is padded: `valid` says which (thread, register) pairs hold an
+element.
 """
 
 from __future__ import annotations
@@ -31,14 +32,19 @@ if TYPE_CHECKING:
 class Fragment:
     """See the module docstring. Immutable; equal maps with equal digits are equal and hash alike.
 
-    threads: how many threads it spans, replicas and idle ones included. replicas: (extent, thread stride).
+    threads: how many threads it spans, replicas and idle ones included. replicas: (extent, thread
+    stride).
     """
 
     __slots__ = ("__dict__", "reg_digits", "replicas", "shape", "thread_digits", "threads")
 
     def __init__(
-        self, shape: Sequence[int], threads: int, thread_digits: Sequence[tuple[int, int, int, int]] = (),
-        reg_digits: Sequence[tuple[int, int, int, int]] = (), replicas: Sequence[tuple[int, int]] = (),
+        self,
+        shape: Sequence[int],
+        threads: int,
+        thread_digits: Sequence[tuple[int, int, int, int]] = (),
+        reg_digits: Sequence[tuple[int, int, int, int]] = (),
+        replicas: Sequence[tuple[int, int]] = (),
     ) -> None:
         self.shape = tuple(int(s) for s in shape)
         self.threads = int(threads)
@@ -62,12 +68,14 @@ class Fragment:
                 raise InternalError(f"register digits leave a gap or overlap: {self!r}")
             at = d.axis_end
 
-    # --------------------------------------------------------------------------------------- facts
+    # -------------------------------------------------------------------------------------- facts
 
     @cached_property
     def thread_axis(self) -> tuple[tuple[int, int, Digit | None], ...]:
         """(stride, extent, digit or None for a replica), by stride."""
-        axis: list[tuple[int, int, Digit | None]] = [(d.stride, d.extent, d) for d in self.thread_digits]
+        axis: list[tuple[int, int, Digit | None]] = [
+            (d.stride, d.extent, d) for d in self.thread_digits
+        ]
         axis += [(r.stride, r.extent, None) for r in self.replicas]
         return tuple(sorted(axis, key=lambda a: a[0]))
 
@@ -100,7 +108,7 @@ class Fragment:
         """None: this form is digits (a `FragmentTable` gives its reason)."""
         return None
 
-    # ----------------------------------------------------------------------------------- the mapping
+    # -------------------------------------------------------------------------------- the mapping
 
     def thread_at(self, coords: Sequence[Any], rep: Any = 0) -> Any:
         """The owning thread; on ints, numpy arrays or expressions."""
@@ -117,11 +125,15 @@ class Fragment:
         return dg.contribution(self.reg_digits, coords, self.shape)
 
     def coords_at(self, thread: Any, reg: Any) -> tuple[Any, ...]:
-        """The element that (thread, reg) holds: the inverse. Outside `valid`, coordinates may exceed the shape."""
+        """The element that (thread, reg) holds: the inverse. Outside `valid`, coordinates may
+        exceed the shape.
+        """
         parts: list[list[tuple[int, Any]]] = [[] for _ in self.shape]
         for stride, extent, d in self.thread_axis:
             if d is not None:
-                parts[d.dim].append((d.div, dg.digit(thread, stride, extent, stride * extent >= self.threads)))
+                parts[d.dim].append(
+                    (d.div, dg.digit(thread, stride, extent, stride * extent >= self.threads))
+                )
         for d in self.reg_digits:
             parts[d.dim].append((d.div, dg.digit(reg, d.stride, d.extent, d.axis_end >= self.regs)))
         out: list[Any] = []
@@ -136,7 +148,10 @@ class Fragment:
         total: Any = 0
         at = 1
         for r in self.replicas:
-            total = total + dg.digit(thread, r.stride, r.extent, r.extent * r.stride >= self.threads) * at
+            total = (
+                total
+                + dg.digit(thread, r.stride, r.extent, r.extent * r.stride >= self.threads) * at
+            )
             at *= r.extent
         return total
 
@@ -197,7 +212,7 @@ class Fragment:
             out = out & c
         return out
 
-    # ---------------------------------------------------------------------------------- constructors
+    # ------------------------------------------------------------------------------- constructors
 
     @staticmethod
     def row_major_vector(shape: Sequence[int], threads: int, vector: int = 1) -> Fragment:
@@ -215,7 +230,7 @@ class Fragment:
         regs = [Digit(d, 1, int(s), prod(shape[d + 1 :])) for d, s in enumerate(shape)]
         return Fragment(shape, threads, (), regs, [Replica(threads, 1)])
 
-    # ------------------------------------------------------------------------------------- derivation
+    # --------------------------------------------------------------------------------- derivation
 
     def reduce(self, dim: int, keepdim: bool = False) -> Fragment:
         """The layout of a reduction's result: threads that differed in `dim` become replicas."""
@@ -231,26 +246,34 @@ class Fragment:
         def lower(d: Digit) -> Digit:
             return d._replace(dim=d.dim - (d.dim > dim))
 
-        return Fragment(shape, self.threads, [lower(d) for d in threads], [lower(d) for d in regs], replicas)
+        return Fragment(
+            shape, self.threads, [lower(d) for d in threads], [lower(d) for d in regs], replicas
+        )
 
     def expand(self, dim: int, extent: int) -> Fragment:
-        """A new dimension, all of it held by the thread that held the element (fastest registers)."""
+        """A new dimension, all of it held by the thread that held the element."""
 
         def raised(d: Digit) -> Digit:
             return d._replace(dim=d.dim + (d.dim >= dim))
 
         regs = [raised(d)._replace(stride=d.stride * extent) for d in self.reg_digits]
         return Fragment(
-            (*self.shape[:dim], extent, *self.shape[dim:]), self.threads, [raised(d) for d in self.thread_digits],
-            [Digit(dim, 1, extent, 1), *regs], self.replicas,
+            (*self.shape[:dim], extent, *self.shape[dim:]),
+            self.threads,
+            [raised(d) for d in self.thread_digits],
+            [Digit(dim, 1, extent, 1), *regs],
+            self.replicas,
         )
 
     def permute(self, dims: Sequence[int]) -> Fragment:
         """Dimension k of the result is dimension `dims[k]` of this one; nothing moves."""
         new = {old: k for k, old in enumerate(dims)}
         return Fragment(
-            [self.shape[d] for d in dims], self.threads, [d._replace(dim=new[d.dim]) for d in self.thread_digits],
-            [d._replace(dim=new[d.dim]) for d in self.reg_digits], self.replicas,
+            [self.shape[d] for d in dims],
+            self.threads,
+            [d._replace(dim=new[d.dim]) for d in self.thread_digits],
+            [d._replace(dim=new[d.dim]) for d in self.reg_digits],
+            self.replicas,
         )
 
     def project(self, dims: Sequence[int]) -> Fragment:
@@ -277,12 +300,16 @@ class Fragment:
         return Fragment(shape, self.threads * times, threads, self.reg_digits, self.replicas)
 
     def slice(self, dim: int, start: int, extent: int) -> tuple[Fragment, int] | None:
-        """(layout of [start, start + extent) along `dim`, its first register); None if threads would be left out."""
+        """(layout of [start, start + extent) along `dim`, its first register); None if threads
+        would be left out.
+        """
         regs: list[Digit] = []
         offset = 0
         for d in self.reg_digits:
             if d.dim != dim or d.div < extent:
-                regs.append(d if d.dim != dim or d.end <= extent else d._replace(extent=-(-extent // d.div)))
+                regs.append(
+                    d if d.dim != dim or d.end <= extent else d._replace(extent=-(-extent // d.div))
+                )
             if d.dim == dim:
                 offset += start // d.div % d.extent * d.stride
         cut = [d for d in self.thread_digits if d.dim == dim and d.end > extent]
@@ -293,15 +320,21 @@ class Fragment:
         return Fragment(shape, self.threads, self.thread_digits, regs, self.replicas), offset
 
     def reshape(self, shape: Sequence[int]) -> Fragment | FragmentTable:
-        """The same registers seen with another shape (row-major); a table where radices do not nest."""
+        """The same registers seen with another shape (row-major); a table where radices do not
+        nest.
+        """
         from .table import FragmentTable
 
         if prod(shape) != prod(self.shape):
             raise InternalError(f"cannot reshape {self.shape} to {tuple(shape)}")
         if self.padded[1:] == self.shape[1:]:
             flat = [prod(self.shape[d + 1 :]) for d in range(self.ndim)]
-            threads = dg.split_flat([d._replace(div=d.div * flat[d.dim]) for d in self.thread_digits], shape)
-            regs = dg.split_flat([d._replace(div=d.div * flat[d.dim]) for d in self.reg_digits], shape)
+            threads = dg.split_flat(
+                [d._replace(div=d.div * flat[d.dim]) for d in self.thread_digits], shape
+            )
+            regs = dg.split_flat(
+                [d._replace(div=d.div * flat[d.dim]) for d in self.reg_digits], shape
+            )
             if threads is not None and regs is not None:
                 return Fragment(shape, self.threads, threads, regs, self.replicas)
             reason = f"the digits of {self.shape} do not nest with the extents of {tuple(shape)}"
@@ -309,7 +342,7 @@ class Fragment:
             reason = f"an inner dimension of {self.shape} is padded to {self.padded}"
         return FragmentTable.reshaped(self, shape, reason)
 
-    # ------------------------------------------------------------------------------------- comparison
+    # --------------------------------------------------------------------------------- comparison
 
     def _key(self) -> tuple[Any, ...]:
         return self.shape, self.threads, self.thread_digits, self.reg_digits, self.replicas
@@ -325,7 +358,9 @@ class Fragment:
         return self.contains(other) and other.contains(self)
 
     def contains(self, other: Any) -> bool:
-        """Does every thread that holds an element in `other` hold it here too? Then reading needs no exchange."""
+        """Does every thread that holds an element in `other` hold it here too? Then reading needs
+        no exchange.
+        """
         if self.shape != other.shape or self.threads != other.threads:
             return False
         if isinstance(other, Fragment):
@@ -345,8 +380,10 @@ class Fragment:
         return np.broadcast_to(np.asarray(table), (self.replication, *self.shape))
 
     def __repr__(self) -> str:
-        text = f"Fragment({list(self.shape)}, threads={self.threads}, regs={prod(d.extent for d in self.reg_digits)}"
-        text += f", thread={[tuple(d) for d in self.thread_digits]}, reg={[tuple(d) for d in self.reg_digits]}"
+        regs = prod(d.extent for d in self.reg_digits)
+        text = f"Fragment({list(self.shape)}, threads={self.threads}, regs={regs}"
+        text += f", thread={[tuple(d) for d in self.thread_digits]}"
+        text += f", reg={[tuple(d) for d in self.reg_digits]}"
         return text + (f", replicas={[tuple(r) for r in self.replicas]})" if self.replicas else ")")
 
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """`Layout`: where the elements of a shared or global tile lie in memory.
 
-Logical coordinates -> address in elements: digits with strides, then an optional XOR swizzle of the address.
+Logical coordinates -> address in elements: digits with strides, then an optional XOR swizzle of the
+address.
 """
 
 from __future__ import annotations
@@ -34,7 +35,10 @@ class Layout:
     __slots__ = ("__dict__", "digits", "offset", "shape", "swizzle")
 
     def __init__(
-        self, shape: Sequence[int], digits: Sequence[tuple[int, int, int, int]], swizzle: Swizzle | None = None,
+        self,
+        shape: Sequence[int],
+        digits: Sequence[tuple[int, int, int, int]],
+        swizzle: Swizzle | None = None,
         offset: int = 0,
     ) -> None:
         self.shape = tuple(int(s) for s in shape)
@@ -60,9 +64,11 @@ class Layout:
         for d in self.digits:
             reach = -(-self.shape[d.dim] // d.div)
             top += (min(d.extent, reach) - 1) * d.stride
-        return top if self.swizzle is None else -(-top // self.swizzle.segment) * self.swizzle.segment
+        return (
+            top if self.swizzle is None else -(-top // self.swizzle.segment) * self.swizzle.segment
+        )
 
-    # ----------------------------------------------------------------------------------- the mapping
+    # -------------------------------------------------------------------------------- the mapping
 
     def address_at(self, coords: Sequence[Any]) -> Any:
         """The address; on ints, numpy arrays or expressions."""
@@ -79,8 +85,9 @@ class Layout:
 
     @cached_property
     def _fields(self) -> tuple[list[Digit], list[Digit], list[Digit]] | None:
-        """The digits that make up the swizzled bits, those that make up the XOR source (both from bit 0), and
-        all that are not swizzled; None if the digits do not end at these bits."""
+        """The digits that make up the swizzled bits, those that make up the XOR source (both from
+        bit 0), and all that are not swizzled; None if the digits do not end at these bits.
+        """
         s = self.swizzle
         if s is None or self.offset:
             return None
@@ -107,7 +114,7 @@ class Layout:
 
     @cached_property
     def strides(self) -> tuple[int, ...] | None:
-        """Elements from one coordinate to the next per dimension; None if there is no such number."""
+        """Elements between neighbours along each dimension; None if there is no such number."""
         if self.swizzle is not None or len({d.dim for d in self.digits}) != len(self.digits):
             return None
         out = [0] * self.ndim
@@ -120,8 +127,9 @@ class Layout:
         return self == Layout.row_major(self.shape)
 
     def vector_width(self, dim: int = -1) -> int:
-        """The longest run v along `dim` such that x % v == 0 implies v contiguous elements at an address that is a
-        multiple of v."""
+        """The longest run v along `dim` such that x % v == 0 implies v contiguous elements at an
+        address that is a multiple of v.
+        """
         dim %= self.ndim
         run = [d for d in self.digits if d.dim == dim and d.div == 1]
         if self.shape[dim] == 1 or not run or run[0].stride != 1:
@@ -136,8 +144,9 @@ class Layout:
         return width if self.swizzle is None else gcd(width, 1 << self.swizzle.base)
 
     def is_one_to_one(self) -> bool:
-        """Do different coordinates have different addresses? By digit algebra; by enumeration only when the digits
-        overlap."""
+        """Do different coordinates have different addresses? By digit algebra; by enumeration only
+        when the digits overlap.
+        """
         if self.swizzle is not None and self.swizzle.shift < self.swizzle.bits:
             return False
         reach = 1
@@ -151,10 +160,12 @@ class Layout:
     def _enumerated_one_to_one(self) -> bool:
         import numpy as np
 
-        addresses = np.broadcast_to(self.address_at(np.indices(self.shape, sparse=True)), self.shape).ravel()
+        addresses = np.broadcast_to(
+            self.address_at(np.indices(self.shape, sparse=True)), self.shape
+        ).ravel()
         return len(np.unique(addresses)) == addresses.size
 
-    # ---------------------------------------------------------------------------------- constructors
+    # ------------------------------------------------------------------------------- constructors
 
     @staticmethod
     def row_major(shape: Sequence[int]) -> Layout:
@@ -162,12 +173,16 @@ class Layout:
 
     @staticmethod
     def strided(shape: Sequence[int], strides: Sequence[int], offset: int = 0) -> Layout:
-        return Layout(shape, [Digit(d, 1, s, strides[d]) for d, s in enumerate(shape)], None, offset)
+        return Layout(
+            shape, [Digit(d, 1, s, strides[d]) for d, s in enumerate(shape)], None, offset
+        )
 
-    # ------------------------------------------------------------------------------------ derivation
+    # --------------------------------------------------------------------------------- derivation
 
     def prepend(self, extent: int) -> Layout:
-        """`extent` such tiles one after the other (a ring's slots), each aligned to the swizzle's period."""
+        """`extent` such tiles one after the other (a ring's slots), each aligned to the swizzle's
+        period.
+        """
         period = 1 if self.swizzle is None else self.swizzle.period
         stride = -(-self.size // period) * period
         digits = [Digit(0, 1, extent, stride), *(d._replace(dim=d.dim + 1) for d in self.digits)]
@@ -180,7 +195,7 @@ class Layout:
         return Layout([self.shape[d] for d in dims], digits, self.swizzle, self.offset)
 
     def reshape(self, shape: Sequence[int]) -> Layout | LayoutTable:
-        """The same memory seen with another shape (row-major); a table where radices do not nest."""
+        """The same memory with another shape (row-major); a table where radices do not nest."""
         from .table import LayoutTable
 
         if prod(shape) != prod(self.shape):
@@ -193,7 +208,7 @@ class Layout:
         reason = f"the digits of {self.shape} do not nest with the extents of {tuple(shape)}"
         return LayoutTable.reshaped(self, shape, reason)
 
-    # ------------------------------------------------------------------------------------ comparison
+    # --------------------------------------------------------------------------------- comparison
 
     def _key(self) -> tuple[Any, ...]:
         return self.shape, self.digits, self.swizzle, self.offset
@@ -211,7 +226,9 @@ class Layout:
 
 
 def _cut_at_bits(d: Digit, shape: int, bits: Sequence[int]) -> list[Digit | None]:
-    """The digit cut where its stride passes one of the address bits; [None] if it cannot be cut there."""
+    """The digit cut where its stride passes one of the address bits; [None] if it cannot be cut
+    there.
+    """
     extent = d.extent if d.end < shape else max(1, -(-shape // d.div))
     top = d.end >= shape
     out: list[Digit | None] = []
@@ -235,12 +252,13 @@ def _cut_at_bits(d: Digit, shape: int, bits: Sequence[int]) -> list[Digit | None
 def make_swizzled(
     shape: Sequence[int], dtype_bits: int, swizzle_bytes: int | None = None, interleave: str = "row"
 ) -> Layout:
-    """A tile (…, rows, columns) whose 16-byte chunks are XORed by row, so that 8 rows of a column of chunks lie in
-    different banks; leading dimensions stack.
+    """A tile (…, rows, columns) whose 16-byte chunks are XORed by row, so that 8 rows of a column
+    of chunks lie in different banks; leading dimensions stack.
 
-    interleave="row": rows stay whole (ldmatrix, cp.async). "box": columns are split into boxes of the swizzle width,
-    one box after the other, as TMA writes and wgmma reads. swizzle_bytes: 128, 64, 32; None: the widest that the row
-    allows; 0: none (boxes are then 16 bytes wide). A row that cannot be swizzled stays row-major.
+    interleave="row": rows stay whole (ldmatrix, cp.async). "box": columns are split into boxes of
+    the swizzle width, one box after the other, as TMA writes and wgmma reads. swizzle_bytes: 128,
+    64, 32; None: the widest that the row allows; 0: none (boxes are then 16 bytes wide). A row that
+    cannot be swizzled stays row-major.
     """
     if len(shape) < 2:
         return Layout.row_major(shape)
@@ -250,17 +268,26 @@ def make_swizzled(
     if interleave == "box":
         tile = _boxes(rows, cols, dtype_bits, swizzle_bytes, chunk)
     else:
-        tile = Layout((rows, cols), Layout.row_major((rows, cols)).digits, _row_swizzle(row_bytes, swizzle_bytes, chunk))
+        tile = Layout(
+            (rows, cols),
+            Layout.row_major((rows, cols)).digits,
+            _row_swizzle(row_bytes, swizzle_bytes, chunk),
+        )
     for extent in reversed(shape[:-2]):
         tile = tile.prepend(int(extent))
     return tile
 
 
 def _row_swizzle(row_bytes: int, swizzle_bytes: int | None, chunk: int) -> Swizzle | None:
-    """Which address bits to XOR for whole rows of `row_bytes`: those of the lowest power of two in the row length
-    change from row to row, but not below a line of all banks."""
+    """Which address bits to XOR for whole rows of `row_bytes`: those of the lowest power of two in
+    the row length change from row to row, but not below a line of all banks.
+    """
     low = (row_bytes & -row_bytes).bit_length() - 1  # row_bytes == 2**low * odd
-    bits = min(low - 4, 3) if swizzle_bytes is None else max(swizzle_bytes // CHUNK_BYTES, 1).bit_length() - 1
+    bits = (
+        min(low - 4, 3)
+        if swizzle_bytes is None
+        else max(swizzle_bytes // CHUNK_BYTES, 1).bit_length() - 1
+    )
     if bits <= 0 or bits > low - 4:
         return None
     return Swizzle(bits, chunk.bit_length() - 1, max(low, 7) - 4)
@@ -275,7 +302,9 @@ def _boxes(rows: int, cols: int, dtype_bits: int, swizzle_bytes: int | None, chu
     width = chunk << bits
     padded_rows = -(-rows // ROWS_PER_ATOM) * ROWS_PER_ATOM
     digits = [
-        Digit(1, 1, width, 1), Digit(0, 1, rows, width), Digit(1, width, max(1, -(-cols // width)), padded_rows * width),
+        Digit(1, 1, width, 1),
+        Digit(0, 1, rows, width),
+        Digit(1, width, max(1, -(-cols // width)), padded_rows * width),
     ]
     return Layout((rows, cols), digits, Swizzle(bits, chunk.bit_length() - 1, 3) if bits else None)
 

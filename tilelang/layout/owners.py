@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     from .fragment import Fragment
 
-# A stretch of the thread axis: its extent, and the digit (dim, div) that chooses the position in it;
-# dim FREE: every position holds a replica; dim NONE: only position 0 holds anything.
+# A stretch of the thread axis: its extent, and the digit (dim, div) that chooses the position in
+# it; dim FREE: every position holds a replica; dim NONE: only position 0 holds anything.
 Cell: TypeAlias = tuple[int, int, int]
 FREE = -1
 NONE = -2
 
 
 def contains(mine: Fragment, theirs: Fragment) -> bool | None:
-    """Does each thread that holds an element in `theirs` hold it in `mine`? None: radices do not nest."""
+    """Does each thread that holds an element in `theirs` hold it in `mine`? None: radices do not
+    nest.
+    """
     a, b = cells(mine), cells(theirs)
     if a is None or b is None:
         return None
@@ -37,7 +39,9 @@ def contains(mine: Fragment, theirs: Fragment) -> bool | None:
 
 
 def cells(f: Fragment) -> list[Cell] | None:
-    """The thread axis from thread 0 up, gaps included; None if an idle stretch is no whole multiple."""
+    """The thread axis from thread 0 up, gaps included; None if an idle stretch is no whole
+    multiple.
+    """
     out: list[Cell] = []
     at = 1
     for stride, extent, d in f.thread_axis:

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Layouts that are no digits: finite maps held in numpy, with the interface of `Fragment` and `Layout`.
+"""Layouts that are no digits: finite maps held in numpy, with the interface of `Fragment` and
+`Layout`.
 
-Where the map came from a view of digits, its expressions are still exact and small (flatten, then unflatten with
-other extents). A map known only as a table gives expressions for constant coordinates, or as a chain of selects while
-it is small; more is refused, because it would be code as large as the tile.
+Where the map came from a view of digits, its expressions are still exact and small (flatten, then
+unflatten with other extents). A map known only as a table gives expressions for constant
+coordinates, or as a chain of selects while it is small; more is refused, because it would be code
+as large as the tile.
 """
 
 from __future__ import annotations
@@ -47,10 +49,25 @@ def lookup(table: Array, index: Any) -> Any:
 class FragmentTable:
     """A fragment as a table: owner[replica, *coords] and register[*coords]."""
 
-    __slots__ = ("_base", "_inverse", "_owner", "_register", "regs", "shape", "threads", "why_no_digits")
+    __slots__ = (
+        "_base",
+        "_inverse",
+        "_owner",
+        "_register",
+        "regs",
+        "shape",
+        "threads",
+        "why_no_digits",
+    )
 
     def __init__(
-        self, shape: Sequence[int], threads: int, owner: Array, register: Array, why: str, base: Fragment | None = None
+        self,
+        shape: Sequence[int],
+        threads: int,
+        owner: Array,
+        register: Array,
+        why: str,
+        base: Fragment | None = None,
     ) -> None:
         import numpy as np
 
@@ -128,7 +145,11 @@ class FragmentTable:
         return lookup(self._inverse[0], thread * self.regs + reg) >= 0
 
     def replica_at(self, thread: Any) -> Any:
-        return self._base.replica_at(thread) if self._base is not None else lookup(self._inverse[1], thread)
+        return (
+            self._base.replica_at(thread)
+            if self._base is not None
+            else lookup(self._inverse[1], thread)
+        )
 
     def thread(self, coords: Sequence[Any], rep: Any = 0) -> Expr:
         return as_expr(self.thread_at(coords, rep))
@@ -170,7 +191,8 @@ class FragmentTable:
         return hash(self._key())
 
     def __repr__(self) -> str:
-        return f"FragmentTable({list(self.shape)}, threads={self.threads}, regs={self.regs}: {self.why_no_digits})"
+        size = f"{list(self.shape)}, threads={self.threads}, regs={self.regs}"
+        return f"FragmentTable({size}: {self.why_no_digits})"
 
 
 class LayoutTable:
@@ -178,7 +200,9 @@ class LayoutTable:
 
     __slots__ = ("_addresses", "_base", "shape", "size", "why_no_digits")
 
-    def __init__(self, shape: Sequence[int], addresses: Array, why: str, base: Layout | None = None) -> None:
+    def __init__(
+        self, shape: Sequence[int], addresses: Array, why: str, base: Layout | None = None
+    ) -> None:
         self.shape = tuple(shape)
         self._addresses = addresses.ravel()
         self.size = int(self._addresses.max(initial=-1)) + 1 if base is None else base.size
@@ -189,7 +213,9 @@ class LayoutTable:
     def reshaped(base: Layout, shape: Sequence[int], why: str) -> LayoutTable:
         import numpy as np
 
-        addresses = np.broadcast_to(base.address_at(np.indices(base.shape, sparse=True)), base.shape)
+        addresses = np.broadcast_to(
+            base.address_at(np.indices(base.shape, sparse=True)), base.shape
+        )
         return LayoutTable(shape, addresses, why, base)
 
     @property
@@ -253,5 +279,3 @@ def holders(f: Fragment | FragmentTable) -> Array:
     for owner in table:
         held[np.arange(table.shape[1]), owner] = True
     return held
-
-
