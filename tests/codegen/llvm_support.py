@@ -30,9 +30,9 @@ def make(
 
 def caller(kernel: Kernel, address: int, keep: Any) -> Callable[..., str | None]:
     """A callable over numpy arrays and Python scalars; returns the failed assertion's message."""
-    types: list[Any] = []
-    for a in kernel.args:
-        types.append(ctypes.c_void_p if isinstance(a, Buffer) else _scalar(a.dtype))
+    types: list[Any] = [
+        ctypes.c_void_p if isinstance(a, Buffer) else _scalar(a.dtype) for a in kernel.args
+    ]
     f = ctypes.CFUNCTYPE(ctypes.c_char_p, *types, ctypes.c_int64, ctypes.c_int64)(address)
 
     def call(*args: Any, blocks: int = 1, first: int = 0) -> str | None:

@@ -20,14 +20,15 @@ from tilelang.target import Target
 NAMES = [n for n, row in TABLE.items() if row.bits >= 8 and n not in ("handle", "tfloat32")]
 TYPES = [DType(n) for n in NAMES]
 LIMITS = (
-    0.0, -0.0, 0.5, 1.5, 2.5, -2.5, 127, 128, 255, 256, -128, -129, 240, 448, 464, 465, 57344, 61440, 65504, 65519, 65520,
-    1e5, 2147483647.0, 4294967296.0, 1e20, 1e38, 3e38, 1e-40, -1e-40, 6e-8, 2.98e-8, np.inf, -np.inf, np.nan,
+    0.0, -0.0, 0.5, 1.5, 2.5, -2.5, 127, 128, 255, 256, -128, -129, 240, 448, 464, 465, 57344,
+    61440, 65504, 65519, 65520, 1e5, 2147483647.0, 4294967296.0, 1e20, 1e38, 3e38, 1e-40, -1e-40,
+    6e-8, 2.98e-8, np.inf, -np.inf, np.nan,
 )  # fmt: skip
 
 
 def inputs(dtype: DType) -> np.ndarray[Any, Any]:
-    """All values of a narrow type; of a wide one its limits, random ones, and what lies halfway between
-    two values of a narrow type."""
+    """All values of a narrow type; of a wide one its limits, random ones, and what lies halfway
+    between two values of a narrow type."""
     numpy_type, rng = dtype.as_numpy(), np.random.default_rng(0)
     if dtype.is_bool:
         return np.array([False, True] * 8)

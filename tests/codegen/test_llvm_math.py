@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The float32 vector functions: error in ULP against a wider type, and the special values of C99."""
+"""The float32 vector functions: error in ULP against a wider type, and the special values of
+C99."""
 
 from __future__ import annotations
 
@@ -40,11 +41,13 @@ def sigmoid(x: Array) -> Array:
 
 # name -> (what it should be, the bound that codegen/llvm/math.py states)
 UNARY: dict[str, tuple[Callable[[Array], Array], float]] = {
-    "exp": (np.exp, 2), "exp2": (np.exp2, 2), "exp10": (lambda x: np.power(WIDE(10), x), 2), "log": (np.log, 2),
-    "log2": (np.log2, 2), "log10": (np.log10, 2), "log1p": (np.log1p, 2), "rsqrt": (lambda x: 1 / np.sqrt(x), 2),
-    "sigmoid": (sigmoid, 3), "tanh": (np.tanh, 2), "sin": (np.sin, 2), "cos": (np.cos, 2), "tan": (np.tan, 4),
-    "sinh": (np.sinh, 2), "cosh": (np.cosh, 2), "asin": (np.arcsin, 3), "acos": (np.arccos, 2), "atan": (np.arctan, 2),
-    "erf": (erf, 2), "sqrt": (np.sqrt, 1), "fast_exp": (np.exp, 2), "fast_rcp": (lambda x: 1 / x, 1),
+    "exp": (np.exp, 2), "exp2": (np.exp2, 2), "exp10": (lambda x: np.power(WIDE(10), x), 2),
+    "log": (np.log, 2), "log2": (np.log2, 2), "log10": (np.log10, 2), "log1p": (np.log1p, 2),
+    "rsqrt": (lambda x: 1 / np.sqrt(x), 2), "sigmoid": (sigmoid, 3), "tanh": (np.tanh, 2),
+    "sin": (np.sin, 2), "cos": (np.cos, 2), "tan": (np.tan, 4), "sinh": (np.sinh, 2),
+    "cosh": (np.cosh, 2), "asin": (np.arcsin, 3), "acos": (np.arccos, 2), "atan": (np.arctan, 2),
+    "erf": (erf, 2), "sqrt": (np.sqrt, 1), "fast_exp": (np.exp, 2), "fast_rcp": (lambda x: 1 / x,
+    1),
 }  # fmt: skip
 BINARY: dict[str, tuple[Callable[[Array, Array], Array], float]] = {
     "pow": (np.power, 1),
@@ -90,8 +93,9 @@ def values(seed: int, count: int = 1 << 15) -> Array:
     )
     parts = [
         np.arange(0, 2**32, 65521, dtype=np.uint64).astype(np.uint32).view(np.float32)[:65536],
-        rng.standard_normal(count), rng.uniform(-100, 100, count), 1 + rng.standard_normal(count) / 10,
-        rng.uniform(-1.2, 1.2, count), rng.integers(-1000, 1000, count) * (np.pi / 2),
+        rng.standard_normal(count), rng.uniform(-100, 100, count),
+        1 + rng.standard_normal(count) / 10, rng.uniform(-1.2, 1.2, count), rng.integers(-1000,
+        1000, count) * (np.pi / 2),
     ]  # fmt: skip
     out = np.concatenate([special, *(p.astype(np.float32) for p in parts)])
     return out[: len(out) // LANES * LANES]

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Control flow, memory and expressions of the LLVM code generator, each against numpy or `ir.evaluate`."""
+"""Control flow, memory and expressions of the LLVM code generator, each against numpy or
+`ir.evaluate`."""
 
 from __future__ import annotations
 
@@ -185,7 +186,8 @@ def test_grid_of_three_dimensions_and_a_range_of_blocks() -> None:
 
 
 def test_a_lazy_side_is_not_evaluated() -> None:
-    """A guarded load far out of bounds must not run; neither may a guarded division by zero trap."""
+    """A guarded load far out of bounds must not run; neither may a guarded division by zero
+    trap."""
     with session():
         x, y, n = Buffer("x", (4,), "float32"), Buffer("y", (4,), "float32"), Var("n")
         w = Builder()
@@ -200,7 +202,8 @@ def test_a_lazy_side_is_not_evaluated() -> None:
     assert out.tolist() == [5, -1, -1, -1]
 
 
-# ---------------------------------------------------------------------------------- vectors and masks
+# ---------------------------------------------------------------------------------- vectors and
+# masks
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int8", "float64", "bool"])
@@ -272,10 +275,12 @@ def test_packed_elements(name: str, lanes: int) -> None:
         x, y, z = Buffer("x", (64,), name), Buffer("y", (64,), name), Buffer("z", (64,), wide)
         w = Builder()
         with w.for_("i", 48 // lanes) as i:
-            at = lambda o: i + o if lanes == 1 else Ramp(i * lanes + o, const(1), lanes)
-            w.store(y, (at(3),), x[at(1)])
-            w.store(z, (at(0),), cast(x[at(0)], wide))
-            w.store(x, (at(0),), x[at(0)])
+            at0, at1, at3 = (
+                i + o if lanes == 1 else Ramp(i * lanes + o, const(1), lanes) for o in (0, 1, 3)
+            )
+            w.store(y, (at3,), x[at1])
+            w.store(z, (at0,), cast(x[at0], wide))
+            w.store(x, (at0,), x[at0])
         run = build(make("f", [x, y, z], w.finish()))
     codes = np.random.default_rng(0).integers(0, 1 << d.bits, 64)
     per = 8 // d.bits
@@ -285,7 +290,8 @@ def test_packed_elements(name: str, lanes: int) -> None:
     assert (packed == before).all()
     got = np.stack([(out >> (k * d.bits)) & ((1 << d.bits) - 1) for k in range(per)], 1).ravel()
     assert (got[3:51] == codes[1:49]).all()
-    assert not got[:3].any() and not got[51:].any()
+    assert not got[:3].any()
+    assert not got[51:].any()
     values = codes.astype(np.uint8).view(d.as_numpy()) if d.is_float else codes
     if d.kind == "int":
         values = np.where(codes >> (d.bits - 1), codes - (1 << d.bits), codes)
@@ -317,7 +323,8 @@ def test_views_and_large_tiles() -> None:
 
 _DTYPES = ["int8", "uint8", "int16", "int32", "uint32", "int64", "uint64", "int4"]
 _BINARY = [
-    Add, Sub, Mul, FloorDiv, FloorMod, TruncDiv, TruncMod, Min, Max, BitAnd, BitOr, BitXor, Shl, Shr,
+    Add, Sub, Mul, FloorDiv, FloorMod, TruncDiv, TruncMod, Min, Max, BitAnd, BitOr, BitXor, Shl,
+    Shr,
 ]  # fmt: skip
 _COMPARE = [EQ, NE, LT, LE, GT, GE]
 
@@ -449,7 +456,8 @@ def test_narrow_float_arithmetic_rounds_once_per_operation(name: str, lanes: int
             at = i if lanes == 1 else Ramp(i * lanes, const(1), lanes)
             a, b = x[at], y[at]
             results = [
-                Add(a, b), Sub(a, b), Mul(a, b), Max(a, b), Min(a, b), call("fma", [a, b, a], a.dtype), Neg(a),
+                Add(a, b), Sub(a, b), Mul(a, b), Max(a, b), Min(a, b), call("fma", [a, b, a],
+                a.dtype), Neg(a),
             ]  # fmt: skip
             for buffer, value in zip(out, results, strict=True):
                 w.store(buffer, (at,), value)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """DEVICE IR -> textual LLVM IR.
 
-In: kernels and the CPU target. Out: one module, a function per kernel (its signature is in `stmt.py`).
-The text names no target triple and no data layout: who compiles it chooses the CPU.
+In: kernels and the CPU target. Out: one module, a function per kernel (its signature is in
+`stmt.py`). The text names no target triple and no data layout: who compiles it chooses the CPU.
 """
 
 from __future__ import annotations

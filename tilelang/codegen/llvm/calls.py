@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Intrinsic calls -> instructions: what each row of the intrinsic table means on one CPU thread.
 
-A block has one thread, so barriers do nothing and a shuffle returns the caller's own value. What only
-makes sense on a GPU (mma, TMA, mbarriers) is absent: no CPU lowering emits it.
+A block has one thread, so barriers do nothing and a shuffle returns the caller's own value. What
+only makes sense on a GPU (mma, TMA, mbarriers) is absent: no CPU lowering emits it.
 """
 
 from __future__ import annotations
@@ -24,10 +24,9 @@ if TYPE_CHECKING:
 
 # The kernels' own copies of what LLVM has as instructions of the target.
 _LLVM_UNARY = {
-    "sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "nearbyint": "roundeven", "round": "round",
-    "abs": "fabs",
+    "sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "nearbyint": "roundeven",
+    "round": "round", "abs": "fabs",
 }  # fmt: skip
-_F32 = DType("float32")
 
 
 def _unary(em: Expressions, e: Any) -> Value:
@@ -197,7 +196,7 @@ def _reduce_lanes(em: Expressions, e: Any) -> Value:
 
 def _address_of(em: Expressions, e: Any) -> Value:
     load = e.args[0]
-    index = em.flat_index(load.buffer, load.indices)
+    index: Any = em.flat_index(load.buffer, load.indices)
     if index.dtype.lanes > 1:
         index = index.base
     return em.address(load.buffer, index)
@@ -346,17 +345,28 @@ def _trap(em: Expressions, e: Any) -> Value:
     return _nothing(em, e)
 
 
+def _group(names: str, handler: Callable[[Any, Any], Value]) -> dict[str, Any]:
+    return dict.fromkeys(names.split(), handler)
+
+
 CALLS: dict[str, Callable[[Any, Any], Value]] = {
     **dict.fromkeys([*_LLVM_UNARY, *FLOAT_FUNCTIONS, *FAST], _unary),
-    **dict.fromkeys(["pow", "fmod", "copysign", "atan2"], _binary),
-    **dict.fromkeys(["max_nan", "min_nan"], _nan_min_max),
-    **dict.fromkeys(["isnan", "isinf", "isfinite"], _predicate),
-    **dict.fromkeys(["popcount", "clz"], _count_bits),
-    **dict.fromkeys(["atomic_add", "atomic_max", "atomic_min"], _atomic),
-    **dict.fromkeys(["reduce_lanes_add", "reduce_lanes_max"], _reduce_lanes),
-    **dict.fromkeys(["sync_threads", "sync_warp", "cp_async_commit", "cp_async_wait"], _nothing),
-    **dict.fromkeys(["shfl_idx", "shfl_xor", "shfl_up", "shfl_down", "warp_uniform"], _own_value),
-    "elect_one": _elect, "fma": _fma, "reinterpret": _reinterpret, "make_vector": _make_vector,
-    "extract_lane": _extract_lane, "address_of": _address_of, "cp_async": _copy_bytes, "call_extern": _call_extern,
-    "print": _print, "trap": _trap,
-}  # fmt: skip
+    **_group("pow fmod copysign atan2", _binary),
+    **_group("max_nan min_nan", _nan_min_max),
+    **_group("isnan isinf isfinite", _predicate),
+    **_group("popcount clz", _count_bits),
+    **_group("atomic_add atomic_max atomic_min", _atomic),
+    **_group("reduce_lanes_add reduce_lanes_max", _reduce_lanes),
+    **_group("sync_threads sync_warp cp_async_commit cp_async_wait", _nothing),
+    **_group("shfl_idx shfl_xor shfl_up shfl_down warp_uniform", _own_value),
+    "elect_one": _elect,
+    "fma": _fma,
+    "reinterpret": _reinterpret,
+    "make_vector": _make_vector,
+    "extract_lane": _extract_lane,
+    "address_of": _address_of,
+    "cp_async": _copy_bytes,
+    "call_extern": _call_extern,
+    "print": _print,
+    "trap": _trap,
+}

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Conversions among all dtypes, scalar or vector.
 
-In: a `Value` of one dtype. Out: its value in another: rounded to nearest even, infinities and NaN kept
-where the format has them (a format without infinity gives NaN, one without either saturates), float
-to integer truncated and saturated, NaN giving 0. That is what constant folding does (`ir.fold`).
+In: a `Value` of one dtype. Out: its value in another: rounded to nearest even, infinities and NaN
+kept where the format has them (a format without infinity gives NaN, one without either saturates),
+float to integer truncated and saturated, NaN giving 0. That is what constant folding does
+(`ir.fold`).
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ _QUIET = 0x7FC00000
 
 
 class Format(NamedTuple):
-    """A narrow float. largest: code of the largest finite magnitude; overflow, nan: codes; unsigned_zero:
-    minus zero does not exist (its code is the NaN)."""
+    """A narrow float. largest: code of the largest finite magnitude; overflow, nan: codes;
+    unsigned_zero: minus zero does not exist (its code is the NaN)."""
 
     bits: int
     mantissa: int
@@ -46,7 +47,8 @@ FORMATS["float4_e2m1_unpacked"] = FORMATS["float4_e2m1fn"]
 
 
 def cast(v: Value, src: DType, dst: DType, half: bool = True) -> Value:
-    """`v` of dtype `src` as `dst` (lane counts are the value's). half: the CPU converts f16 itself."""
+    """`v` of dtype `src` as `dst` (lane counts are the value's). half: the CPU converts f16
+    itself."""
     if src.element is dst.element or (
         src.is_float and dst.is_float and elem_of(src) == elem_of(dst) == "float"
     ):

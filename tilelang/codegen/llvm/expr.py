@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Expressions -> values.
 
-In: an `Expr` at DEVICE stage. Out: a `Value` in the current block. Equal expressions are computed once
-where one dominates the other. Arithmetic on f16, bf16 and fp8 is done in float32 and rounded once per
-operation. Integer division never traps: by zero it gives 0, and a lane that is not chosen divides
-by 1. What a condition guards is evaluated behind a branch, or under a lane mask if the condition is
-a vector, unless it is cheap and cannot fail.
+In: an `Expr` at DEVICE stage. Out: a `Value` in the current block. Equal expressions are computed
+once where one dominates the other. Arithmetic on f16, bf16 and fp8 is done in float32 and rounded
+once per operation. Integer division never traps: by zero it gives 0, and a lane that is not chosen
+divides by 1. What a condition guards is evaluated behind a branch, or under a lane mask if the
+condition is a vector, unless it is cheap and cannot fail.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ _DIVISIONS = (FloorDiv, FloorMod, TruncDiv, TruncMod)
 class Expressions(Memory):
     """Evaluation."""
 
-    def value(self, e: Expr) -> Value:
+    def value(self, e: Any) -> Value:
         t = type(e)
         if t is Const:
             return self.constant(e)
@@ -106,7 +106,7 @@ class Expressions(Memory):
 
     # ------------------------------------------------------------------------------ indices
 
-    def bounds(self, e: Expr) -> Range | None:
+    def bounds(self, e: Any) -> Range | None:
         """Known bounds of a scalar integer, without evaluating it."""
         t = type(e)
         if t is Const:
@@ -132,7 +132,7 @@ class Expressions(Memory):
             return None if a is None else (a[0] // e.b.value, a[1] // e.b.value)
         return None
 
-    def index64(self, e: Expr) -> Value:
+    def index64(self, e: Any) -> Value:
         """An index as i64. Where nothing wraps, the widening is moved to the leaves: sums of 64-bit
         terms share and fold into addresses."""
         key = (e, "index")
@@ -149,7 +149,7 @@ class Expressions(Memory):
             self.from_memory.add(key)
         return out
 
-    def vector_index64(self, e: Expr) -> list[Value]:
+    def vector_index64(self, e: Any) -> list[Value]:
         """The lanes of a vector index, as i64 each."""
         if type(e) is Ramp:
             base, stride = self.index64(e.base), self.index64(e.stride)
@@ -205,7 +205,8 @@ class Expressions(Memory):
             out.range = (pick(a.range[0], b.range[0]), pick(a.range[1], b.range[1]))
         return out
 
-    # ------------------------------------------------------------------------------ integer division
+    # ------------------------------------------------------------------------------ integer
+    # division
 
     def division(self, e: Any) -> Value:
         a, b = self.value(e.a), self.value(e.b)
@@ -353,11 +354,12 @@ class Expressions(Memory):
         v = incoming[0][0]
         return fn.phi(v.elem, v.lanes, [(x.text, label) for x, label in incoming])
 
-    def is_cheap(self, e: Expr) -> bool:
-        """May `e` be evaluated although it is not needed? (No memory access, no trap, few nodes.)"""
+    def is_cheap(self, e: Any) -> bool:
+        """May `e` be evaluated although it is not needed? (No memory access, no trap, few
+        nodes.)"""
         return self._cost(e) <= CHEAP
 
-    def _cost(self, e: Expr) -> int:
+    def _cost(self, e: Any) -> int:
         t = type(e)
         if t in (Const, Var, StringImm) or e in self.memo:
             return 0
@@ -373,7 +375,8 @@ class Expressions(Memory):
         return cost
 
     def _is_register(self, e: Any) -> bool:
-        """A constant index into a thread's own array: always safe to read, and mostly no access at all."""
+        """A constant index into a thread's own array: always safe to read, and mostly no access
+        at all."""
         shape = e.buffer.static_shape
         if not e.buffer.is_local or shape is None or len(shape) != len(e.indices):
             return False
@@ -421,6 +424,17 @@ class Expressions(Memory):
             self.invalidate()
         return out
 
+    def fail_unless(self, cond: Value, message: str) -> None:
+        if cond.const:
+            return
+        fn = self.fn
+        bad, good = fn.label("fail"), fn.label("ok")
+        fn.branch(cond, good, bad)
+        fn.start(bad)
+        fn.line(f"store ptr {self.module.string(message)}, ptr %status, align 8")
+        fn.jump("exit")
+        fn.start(good)
+
 
 def _combine(t: Any, a: Range, b: Range, bits: int) -> Range | None:
     if t is Add:
@@ -436,8 +450,9 @@ def _combine(t: Any, a: Range, b: Range, bits: int) -> Range | None:
 
 _X = Expressions
 _HANDLERS: dict[type, Callable[[Any, Any], Value]] = {
-    **dict.fromkeys(_ARITH, _X.arith), **dict.fromkeys(_BITS, _X.bit_operation), **dict.fromkeys(_COMPARE, _X.compare),
-    **dict.fromkeys(_DIVISIONS, _X.division), Div: _X.divide, Shl: _X.shift, Shr: _X.shift, Min: _X.min_max,
-    Max: _X.min_max, And: _X.logic, Or: _X.logic, Neg: _X.negate, Not: _X.invert, BitNot: _X.invert, Cast: _X.convert,
-    Select: _X.choose, IfThenElse: _X.lazy, Load: _X.read, Ramp: _X.ramp, Broadcast: _X.broadcast, Call: _X.call,
+    **dict.fromkeys(_ARITH, _X.arith), **dict.fromkeys(_BITS, _X.bit_operation),
+    **dict.fromkeys(_COMPARE, _X.compare), **dict.fromkeys(_DIVISIONS, _X.division), Div: _X.divide,
+    Shl: _X.shift, Shr: _X.shift, Min: _X.min_max, Max: _X.min_max, And: _X.logic, Or: _X.logic,
+    Neg: _X.negate, Not: _X.invert, BitNot: _X.invert, Cast: _X.convert, Select: _X.choose,
+    IfThenElse: _X.lazy, Load: _X.read, Ramp: _X.ramp, Broadcast: _X.broadcast, Call: _X.call,
 }  # fmt: skip

@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Mathematical functions of float32 vectors, as LLVM functions that we write.
 
-In: a function's name and a lane count. Out: an internal LLVM function `@tl.<name>.v<lanes>` of straight-line
-vector code: no call of the C library per lane. Errors are in units in the last place (ULP) of the
-float32 result against the exact value, as the tests measure them over the whole range, subnormals
-included; infinities, NaN, signed zeros and domain errors give what C99 Annex F says.
+In: a function's name and a lane count. Out: an internal LLVM function `@tl.<name>.v<lanes>` of
+straight-line vector code: no call of the C library per lane. Errors are in units in the last place
+(ULP) of the float32 result against the exact value, as the tests measure them over the whole
+range, subnormals included; infinities, NaN, signed zeros and domain errors give what C99 Annex F
+says.
 
     pow                                                                                    1 ULP
     exp exp2 exp10 log log2 log10 log1p rsqrt tanh sin cos sinh cosh acos atan atan2 erf    2 ULP
     sigmoid asin                                                                           3 ULP
     tan                                                                                    4 ULP
 
-Polynomials are minimax fits (weighted least squares, reweighted to equal ripple, coefficients rounded one
-after another) of the form and on the interval that stand beside them.
+Polynomials are minimax fits (weighted least squares, reweighted to equal ripple, coefficients
+rounded one after another) of the form and on the interval that stand beside them.
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ if TYPE_CHECKING:
 
 # Approximate forms of the hardware: ours are vectors already and keep their accuracy.
 FAST = {
-    "fast_exp": "exp", "fast_exp2": "exp2", "fast_exp10": "exp10", "fast_log": "log", "fast_log2": "log2",
-    "fast_log10": "log10", "fast_sin": "sin", "fast_cos": "cos", "fast_tan": "tan", "fast_rcp": "rcp",
+    "fast_exp": "exp", "fast_exp2": "exp2", "fast_exp10": "exp10", "fast_log": "log",
+    "fast_log2": "log2", "fast_log10": "log10", "fast_sin": "sin", "fast_cos": "cos",
+    "fast_tan": "tan", "fast_rcp": "rcp",
 }  # fmt: skip
 
 # e**r = 1 + r + r*r*P(r), |r| <= ln(2)/2
@@ -42,13 +44,14 @@ _EXP = (
 )
 # 2**r = 1 + r*P(r), |r| <= 1/2
 _EXP2 = (
-    0.6931471824645996, 0.24022647738456726, 0.05550358071923256, 0.009618503041565418, 0.0013391890097409487,
-    0.00015329234884120524,
+    0.6931471824645996, 0.24022647738456726, 0.05550358071923256, 0.009618503041565418,
+    0.0013391890097409487, 0.00015329234884120524,
 )  # fmt: skip
 # ln(1+f) = f - f*f/2 + f**3*P(f), sqrt(1/2) <= 1+f <= sqrt(2)
 _LOG = (
-    0.3333331048488617, -0.2500000298023224, 0.20002268254756927, -0.16668491065502167, 0.14216743409633636,
-    -0.12394621223211288, 0.11898868530988693, -0.11749262362718582, 0.06813090294599533,
+    0.3333331048488617, -0.2500000298023224, 0.20002268254756927, -0.16668491065502167,
+    0.14216743409633636, -0.12394621223211288, 0.11898868530988693, -0.11749262362718582,
+    0.06813090294599533,
 )  # fmt: skip
 # tanh x = x + x**3*P(x*x), |x| <= 0.56
 _TANH = (
@@ -64,33 +67,35 @@ _COS = (0.04166664555668831, -0.001388729433529079, 2.4429415134363808e-05)
 # erf x = x*(2/sqrt(pi) rounded) + x*P(x*x), |x| <= 1;  ln(1 - erf x) = x*P(x), 1 <= x <= 4
 _ERF_0 = 1.128379225730896
 _ERF = (
-    -5.99985412463866e-08, -0.3761262595653534, 0.11283586174249649, -0.026853838935494423, 0.005188357084989548,
-    -0.0008010309538803995, 7.853885472286493e-05,
+    -5.99985412463866e-08, -0.3761262595653534, 0.11283586174249649, -0.026853838935494423,
+    0.005188357084989548, -0.0008010309538803995, 7.853885472286493e-05,
 )  # fmt: skip
 _ERFC = (
-    -1.1286859512329102, -0.6350017189979553, -0.1064804345369339, 0.023968813940882683, -0.0037389027420431376,
-    0.00034623005194589496, -1.3545144611271098e-05,
+    -1.1286859512329102, -0.6350017189979553, -0.1064804345369339, 0.023968813940882683,
+    -0.0037389027420431376, 0.00034623005194589496, -1.3545144611271098e-05,
 )  # fmt: skip
 # sinh x = x + x**3*P(x*x), |x| <= 1
 _SINH = (0.1666666716337204, 0.00833331048488617, 0.00019842895562760532, 2.7822131869470468e-06)
 # atan x = x + x**3*P(x*x), |x| <= 1
 _ATAN = (
-    -0.33333298563957214, 0.1999853104352951, -0.14264051616191864, 0.10951172560453415, -0.08400458097457886,
-    0.05790604278445244, -0.031126288697123528, 0.010886868461966515, -0.0017874144250527024,
+    -0.33333298563957214, 0.1999853104352951, -0.14264051616191864, 0.10951172560453415,
+    -0.08400458097457886, 0.05790604278445244, -0.031126288697123528, 0.010886868461966515,
+    -0.0017874144250527024,
 )  # fmt: skip
 # asin x = x + x**3*P(x*x), |x| <= 1/2
 _ASIN = (
-    0.16666659712791443, 0.07500521838665009, 0.04451337456703186, 0.031839095056056976, 0.014314810745418072,
-    0.03769691661000252,
+    0.16666659712791443, 0.07500521838665009, 0.04451337456703186, 0.031839095056056976,
+    0.014314810745418072, 0.03769691661000252,
 )  # fmt: skip
 # In float64: log2((1+s)/(1-s)) = s*P(s*s), |s| <= 0.1725;  2**r = 1 + r*P(r), |r| <= 1/2
 _LOG2_D = (
-    2.8853900817779263, 0.9617966939253871, 0.5770780169781186, 0.41219843062383543, 0.32061492111979906,
-    0.261479883344361, 0.24259040222464165,
+    2.8853900817779263, 0.9617966939253871, 0.5770780169781186, 0.41219843062383543,
+    0.32061492111979906, 0.261479883344361, 0.24259040222464165,
 )  # fmt: skip
 _EXP2_D = (
-    0.6931471805598783, 0.240226506957074, 0.05550410866874101, 0.009618129185669655, 0.0013333557589551206,
-    0.0001540343726010394, 1.5253002433726131e-05, 1.3259195263568653e-06, 1.0147392688953175e-07,
+    0.6931471805598783, 0.240226506957074, 0.05550410866874101, 0.009618129185669655,
+    0.0013333557589551206, 0.0001540343726010394, 1.5253002433726131e-05, 1.3259195263568653e-06,
+    1.0147392688953175e-07,
 )  # fmt: skip
 
 _LN2_HIGH, _LN2_LOW = 0.693115234375, 3.194618329871446e-05  # 12 bits: n * high is exact
@@ -154,7 +159,8 @@ def _split(x: Value, scale: float) -> tuple[Value, Value]:
 
 
 def _scale(x: Value, n: Value) -> Value:
-    """x * 2**n, |n| <= 252, in two steps so that subnormal results are rounded once and 2**128 is no infinity."""
+    """x * 2**n, |n| <= 252, in two steps so that subnormal results are rounded once and 2**128
+    is no infinity."""
     first = n.ashr(1)
     second = n - first
     power = ((first + 127) << 23).bitcast("float")
@@ -352,7 +358,8 @@ def _lookup(fn: Function, table: str, row: Value) -> Value:
 
 @functools.cache
 def _two_over_pi() -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """For each k of a float32 of at least 2**_HUGE: 2**k * 2/pi mod 4, as 26 fractional bits and the rest."""
+    """For each k of a float32 of at least 2**_HUGE: 2**k * 2/pi mod 4, as 26 fractional bits
+    and the rest."""
     first, rest = [], []
     for exponent in range(_HUGE, 128):
         scaled = (_TWO_OVER_PI << (exponent - 23)) & ((4 << 320) - 1)
@@ -499,9 +506,10 @@ def _pow_edges(x: Value, y: Value, a: Value, out: Value) -> Value:
 
 
 _UNARY: dict[str, Callable[[Value], Value]] = {
-    "exp": _exp, "exp2": _exp2, "exp10": _exp10, "log": _log, "log2": _log2, "log10": _log10, "log1p": _log1p,
-    "rsqrt": _rsqrt, "rcp": _rcp, "sigmoid": _sigmoid, "tanh": _tanh, "sin": _sin, "cos": _cos, "tan": _tan,
-    "sinh": _sinh, "cosh": _cosh, "asin": _asin, "acos": _acos, "atan": _atan, "erf": _erf,
+    "exp": _exp, "exp2": _exp2, "exp10": _exp10, "log": _log, "log2": _log2, "log10": _log10,
+    "log1p": _log1p, "rsqrt": _rsqrt, "rcp": _rcp, "sigmoid": _sigmoid, "tanh": _tanh, "sin": _sin,
+    "cos": _cos, "tan": _tan, "sinh": _sinh, "cosh": _cosh, "asin": _asin, "acos": _acos,
+    "atan": _atan, "erf": _erf,
 }  # fmt: skip
 _BINARY: dict[str, Callable[[Value, Value], Value]] = {"pow": _pow, "atan2": _atan2}
 FLOAT_FUNCTIONS = tuple(n for n in _UNARY if n != "rcp")

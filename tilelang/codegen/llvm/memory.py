@@ -31,7 +31,8 @@ class Memory(State):
     # ------------------------------------------------------------------------------ allocation
 
     def allocate(self, buffer: Buffer, annotations: Any) -> None:
-        """Gives a buffer its storage: the stack, or the function's scratch memory if it is large."""
+        """Gives a buffer its storage: the stack, or the function's scratch memory if it is
+        large."""
         shape = buffer.static_shape
         if shape is None:
             raise InternalError(f"{buffer.name} is allocated with a size that is not constant")
@@ -219,10 +220,8 @@ class Memory(State):
         name = f"llvm.masked.gather.v{n}{_short(elem)}.v{n}p0"
         self.fn.module.declare(name, kind, [f"<{n} x ptr>", f"<{n} x i1>", kind])
         align = max(1, bits_of(elem) // 8)
-        return self.fn.emit(
-            f"call {kind} @{name}(<{n} x ptr> align {align} {pointers.text}, {mask.typed}, {kind} zeroinitializer)",
-            elem, n,
-        )  # fmt: skip
+        args = f"<{n} x ptr> align {align} {pointers.text}, {mask.typed}, {kind} zeroinitializer"
+        return self.fn.emit(f"call {kind} @{name}({args})", elem, n)
 
     # ------------------------------------------------------------------------------ stores
 
@@ -275,9 +274,8 @@ class Memory(State):
         n = value.lanes
         name = f"llvm.masked.store.v{n}{_short(value.elem)}.p0"
         self.fn.module.declare(name, "void", [value.type, "ptr", f"<{n} x i1>"])
-        self.fn.line(
-            f"call void @{name}({value.typed}, ptr align {align} {at.text}, {self._mask_for(n).typed})"
-        )
+        mask = self._mask_for(n)
+        self.fn.line(f"call void @{name}({value.typed}, ptr align {align} {at.text}, {mask.typed})")
 
     def _store_one(self, buffer: Buffer, at: Value, value: Value) -> None:
         dtype, base = buffer.dtype, self.pointer(buffer)
@@ -306,7 +304,7 @@ def _short(elem: str) -> str:
     return {"float": "f32", "double": "f64", "ptr": "p0"}.get(elem, elem)
 
 
-def known_multiple(e: Expr) -> int:
+def known_multiple(e: Any) -> int:
     """A number that divides the value of `e` (0: the value is 0)."""
     if type(e) is Const:
         return abs(int(e.value))

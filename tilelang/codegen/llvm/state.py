@@ -17,7 +17,7 @@ from .writer import Function, Module, Value
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tilelang.ir import Buffer, Expr, Var
+    from tilelang.ir import Buffer, Var
 
 
 class State:
@@ -39,13 +39,13 @@ class State:
         self._added: list[Any] = []
 
     # Filled in by the layers above; declared here because memory access needs them.
-    def value(self, e: Expr) -> Value:
+    def value(self, e: Any) -> Value:
         raise AssertionError
 
-    def index64(self, e: Expr) -> Value:
+    def index64(self, e: Any) -> Value:
         raise AssertionError
 
-    def vector_index64(self, e: Expr) -> list[Value]:
+    def vector_index64(self, e: Any) -> list[Value]:
         raise AssertionError
 
     def remember(self, key: Any, value: Any) -> None:

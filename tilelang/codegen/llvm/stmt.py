@@ -5,8 +5,8 @@ In: an `ir.Kernel`. Out: the text of
 
     ptr <name>(arguments…, i64 %block_begin, i64 %block_end)
 
-which runs blocks [block_begin, block_end) of the grid (linear, x fastest) and returns null, or the text
-of the failed assertion's message (a constant: nobody frees it); blocks after it are not run.
+which runs blocks [block_begin, block_end) of the grid (linear, x fastest) and returns null, or the
+text of the failed assertion's message (a constant: nobody frees it); blocks after it are not run.
 """
 
 from __future__ import annotations
@@ -196,17 +196,6 @@ class Statements(Expressions):
         place = f" ({s.span.place})" if s.span is not None else ""
         self.fail_unless(self.value(s.cond), f"assertion failed: {s.message}{place}")
 
-    def fail_unless(self, cond: Value, message: str) -> None:
-        if cond.const:
-            return
-        fn = self.fn
-        bad, good = fn.label("fail"), fn.label("ok")
-        fn.branch(cond, good, bad)
-        fn.start(bad)
-        fn.line(f"store ptr {self.module.string(message)}, ptr %status, align 8")
-        fn.jump("exit")
-        fn.start(good)
-
     # ------------------------------------------------------------------------------ kernels
 
     def kernel(self, k: Kernel) -> str:
@@ -305,7 +294,8 @@ class Statements(Expressions):
 
 _S = Statements
 _HANDLERS: dict[type, Callable[[Any, Any], None]] = {
-    Seq: _S.sequence, Bind: _S.bind, Alloc: _S.alloc, Store: lambda self, s: self.store(s), Evaluate: _S.evaluate,
-    For: _S.loop, While: _S.while_loop, If: _S.condition, Break: _S.break_loop, Continue: _S.continue_loop,
-    Return: _S.leave, Assert: _S.assertion, Assume: lambda self, s: None,
+    Seq: _S.sequence, Bind: _S.bind, Alloc: _S.alloc, Store: lambda self, s: self.store(s),
+    Evaluate: _S.evaluate, For: _S.loop, While: _S.while_loop, If: _S.condition,
+    Break: _S.break_loop, Continue: _S.continue_loop, Return: _S.leave, Assert: _S.assertion,
+    Assume: lambda self, s: None,
 }  # fmt: skip

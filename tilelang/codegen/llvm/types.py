@@ -3,10 +3,10 @@
 
 In: a `DType`. Out: the LLVM element type of a value in a register, and literals of it.
 
-Narrow floats (f16, bf16, fp8, fp4) are carried as their bit patterns: no LLVM back end then decides for
-us how they are rounded (x86's bf16 instructions flush subnormals) or calls a library to do it. A bool is an
-`i1` in a register and a byte in memory. Sub-byte integers are `i4`, `i2`, `i1` in registers and packed
-in memory, the lowest bits first.
+Narrow floats (f16, bf16, fp8, fp4) are carried as their bit patterns: no LLVM back end then
+decides for us how they are rounded (x86's bf16 instructions flush subnormals) or calls a library
+to do it. A bool is an `i1` in a register and a byte in memory. Sub-byte integers are `i4`, `i2`,
+`i1` in registers and packed in memory, the lowest bits first.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ def vector(elem: str, lanes: int) -> str:
 
 
 def literal(elem: str, value: Any, lanes: int = 1) -> str:
-    """A constant of a register type; LLVM spells floats by the bits of the double of equal value."""
+    """A constant of a register type; LLVM spells floats by the bits of the double of equal
+    value."""
     if elem in FLOAT_ELEMS:
         text = (
             "0x" + struct.pack(">d", _f32(value) if elem == "float" else float(value)).hex().upper()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Textual LLVM IR, instruction by instruction: `Module`, `Function`, `Value`.
 
-A `Value` is an SSA name (or a literal) with its type; operators on values emit instructions into the
-current block of their function. Integers may carry a known range, from which `nsw` flags and
+A `Value` is an SSA name (or a literal) with its type; operators on values emit instructions into
+the current block of their function. Integers may carry a known range, from which `nsw` flags and
 unsigned divisions follow; literal operands fold.
 """
 
@@ -58,8 +58,9 @@ class Module:
         """The name of a constant array of doubles."""
         if name not in self.tables:
             items = ", ".join(f"double {literal('double', v)}" for v in values)
+            kind = f"[{len(values)} x double]"
             self.tables[name] = (
-                f"@{name} = private unnamed_addr constant [{len(values)} x double] [{items}], align 64"
+                f"@{name} = private unnamed_addr constant {kind} [{items}], align 64"
             )
         return f"@{name}"
 
@@ -92,7 +93,8 @@ def _constant(name: str, text: str) -> str:
 
 
 class Value:
-    """An operand. `const`: its value if it is a literal; `range`: inclusive bounds of a scalar integer."""
+    """An operand. `const`: its value if it is a literal; `range`: inclusive bounds of a scalar
+    integer."""
 
     __slots__ = ("const", "elem", "fn", "lanes", "range", "text")
 
