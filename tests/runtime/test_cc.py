@@ -4,17 +4,27 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 
-from tilelang.config import env
+from tilelang.config import Options, env
 from tilelang.errors import ToolchainError
-from tilelang.runtime.cc import compile_library, compiler_key, find_compiler, load_library
+from tilelang.runtime.cc import compile_library, compiler_version, find_compiler, load_library
+from tilelang.target import Target
+
+
+def build_all(sources: list[str], target: str = "c", **options: Any) -> bytes:
+    return compile_library(sources, Target(target), Options(**options))
+
+
+def build(source: str, target: str = "c", **options: Any) -> bytes:
+    return build_all([source], target, **options)
 
 
 def test_compiles_and_loads() -> None:
     start = time.perf_counter()
-    data = compile_library("int f(int x) { return x + 1; }")
+    data = build("int f(int x) { return x + 1; }")
     assert time.perf_counter() - start < 5
     first, second = load_library(data), load_library(data)
     assert first.f(41) == second.f(41) == 42
@@ -22,7 +32,7 @@ def test_compiles_and_loads() -> None:
 
 def test_reports_the_line_at_fault() -> None:
     with pytest.raises(ToolchainError, match="nonsense") as caught:
-        compile_library("int a;\nint f(void) { return nonsense; }\n")
+        build("int a;\nint f(void) { return nonsense; }\n")
     assert "2 | int f(void)" in str(caught.value)
     assert caught.value.code == "TL0855"
 
@@ -33,8 +43,18 @@ def test_a_missing_compiler_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         find_compiler()
 
 
-def test_the_key_names_version_and_flags() -> None:
-    key = compiler_key(cpu="x86-64-v3", opt=1)
-    assert "-O1" in key
-    assert "x86-64-v3" in key
-    assert key != compiler_key()
+def test_the_flags_of_the_user_and_the_target_are_passed() -> None:
+    source = "int f(void) { return ANSWER; }\nint v(void) { return __AVX2__; }\n"
+    with pytest.raises(ToolchainError, match="AVX2"):
+        build(source, "c -mcpu=x86-64", compile_flags=("-DANSWER=7",))
+    made = build(source, "c -mcpu=x86-64 -mattr=+avx2", compile_flags=("-DANSWER=7",))
+    assert load_library(made).f() == 7
+
+
+def test_several_sources() -> None:
+    made = build_all(["int g(void); int f(void) { return g(); }", "int g(void) { return 5; }"])
+    assert load_library(made).f() == 5
+
+
+def test_the_version_names_the_compiler() -> None:
+    assert find_compiler()[0] in compiler_version()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The system's C compiler: C text -> a shared library.
 
-In: one translation unit. Out: the bytes of a shared library (cached on disk by the caller, under
-`compiler_key`), and `load_library`, which brings such bytes into the process. The compiler is CC if
-that is set, else the first of cc, gcc and clang on the path.
+In: translation units. Out: the bytes of a shared library (cached on disk by the caller, under a key
+with `compiler_version`), and `load_library`, which brings such bytes into the process. The
+compiler is CC if that is set, else the first of cc, gcc and clang on the path.
 """
 
 from __future__ import annotations
@@ -16,17 +16,23 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tilelang.config import env
 from tilelang.errors import ToolchainError
 
-__all__ = ["compile_library", "compiler_key", "find_compiler", "load_library"]
+if TYPE_CHECKING:
+    from tilelang.config import Options
+    from tilelang.target import Target
+
+__all__ = ["compile_library", "compiler_version", "find_compiler", "load_library"]
 
 _CANDIDATES = ("cc", "gcc", "clang")
-_FLAGS = ("-shared", "-fPIC", "-pipe", "-w", "-fno-math-errno", "-ffp-contract=off")
-_FAULT = re.compile(r"^[^:\n]*:(\d+):\d+: (?:fatal )?error: (.*)$", re.M)
+_FLAGS = ("-O2", "-shared", "-fPIC", "-pipe", "-w", "-fno-math-errno", "-ffp-contract=off")
+_LIBRARY = "kernel.so"
+_FAULT = re.compile(r"^(?P<file>[^:\n]*):(?P<line>\d+):\d+: (?:fatal )?error: (?P<text>.*)$", re.M)
 _AROUND = 2
 _MAX_FAULTS = 3
 
@@ -58,11 +64,10 @@ def _find(wanted: str) -> tuple[str, ...]:
     )
 
 
-def compiler_key(cpu: str = "", opt: int = 2) -> str:
-    """All of the compiler and its flags that a library depends on. The processor itself, which
-    `-march=native` means, is in the target's own key."""
+def compiler_version() -> str:
+    """What a library depends on besides its source, the target and the options."""
     command = find_compiler()
-    return "\n".join((*command, _version(command), *_flags(cpu, opt)))
+    return "\n".join((*command, _version(command), *_FLAGS))
 
 
 @functools.cache
@@ -71,36 +76,27 @@ def _version(command: tuple[str, ...]) -> str:
     return done.stdout.partition("\n")[0]
 
 
-def _flags(cpu: str, opt: int) -> tuple[str, ...]:
-    name = cpu or "native"
+def _flags(target: Target, options: Options) -> list[str]:
+    """`-march`, `-m<feature>` and what the user adds (last, so that it wins)."""
+    cpu = "native" if target.is_native else target.cpu
     arm = platform.machine().lower() in ("aarch64", "arm64")
-    return (*_FLAGS, f"-O{opt}", f"-mcpu={name}" if arm else f"-march={name}")
+    machine = f"-mcpu={cpu}" if arm else f"-march={cpu}"
+    features = [f"-m{'no-' if a[0] == '-' else ''}{a[1:]}" for a in target.cpu_attributes]
+    return [*_FLAGS, machine, *features, *options.compile_flags]
 
 
-def compile_library(
-    source: str, *, cpu: str = "", opt: int = 2, flags: Sequence[str] = ()
-) -> bytes:
-    """The shared library of one C source.
-
-    cpu: as the compiler names it; empty means this machine. flags: more arguments, at the end.
-    """
-    with tempfile.TemporaryDirectory(prefix="tilelang-cc-") as folder:
-        out = Path(folder) / "kernel.so"
-        command = [
-            *find_compiler(),
-            *_flags(cpu, opt),
-            "-x",
-            "c",
-            "-",
-            "-o",
-            str(out),
-            *flags,
-            "-lm",
-        ]
+def compile_library(sources: Sequence[str], target: Target, options: Options) -> bytes:
+    """The shared library of the given C sources (separate translation units)."""
+    with tempfile.TemporaryDirectory(prefix="tilelang-cc-") as name:
+        folder = Path(name)
+        files = [f"part{n}.c" for n in range(len(sources))]
+        for file, source in zip(files, sources, strict=True):
+            (folder / file).write_text(source, encoding="utf-8")
+        command = [*find_compiler(), *files, *_flags(target, options), "-o", _LIBRARY, "-lm"]
         limit = env.TILELANG_COMPILE_TIMEOUT_SECONDS
         try:
             done = subprocess.run(
-                command, input=source, capture_output=True, text=True, timeout=limit, check=False
+                command, cwd=folder, capture_output=True, text=True, timeout=limit, check=False
             )
         except subprocess.TimeoutExpired:
             raise ToolchainError(
@@ -109,21 +105,21 @@ def compile_library(
                 help="raise TILELANG_COMPILE_TIMEOUT_SECONDS",
             ) from None
         if done.returncode != 0:
-            raise _refused(command, done.stderr, source)
-        return out.read_bytes()
+            raise _refused(command, done.stderr, dict(zip(files, sources, strict=True)))
+        return (folder / _LIBRARY).read_bytes()
 
 
-def _refused(command: Sequence[str], log: str, source: str) -> ToolchainError:
+def _refused(command: Sequence[str], log: str, sources: Mapping[str, str]) -> ToolchainError:
     """The error for a source that the compiler does not accept, with the lines at fault."""
     faults = list(_FAULT.finditer(log))[:_MAX_FAULTS]
-    lines = source.splitlines()
     notes = []
     for fault in faults:
-        at = int(fault[1])
+        lines = sources.get(fault["file"], "").splitlines()
+        at = int(fault["line"])
         first = max(1, at - _AROUND)
         shown = enumerate(lines[first - 1 : at + _AROUND], first)
-        notes.append("\n".join([fault[2], *(f"{n:>5} | {text}" for n, text in shown)]))
-    message = faults[0][2] if faults else (log.strip() or "no message")
+        notes.append("\n".join([fault["text"], *(f"{n:>5} | {text}" for n, text in shown)]))
+    message = faults[0]["text"] if faults else (log.strip() or "no message")
     return ToolchainError(
         f"{command[0]} does not accept the generated C: {message}",
         code="TL0855",
