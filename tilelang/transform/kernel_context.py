@@ -19,7 +19,7 @@ def linear_thread(launch: Launch) -> Expr:
     """x + extent_x * (y + extent_y * z) over the thread variables that have more than one value."""
     out: Expr = const(0)
     stride = 1
-    for v, n in zip(launch.thread_vars, launch.threads, strict=True):
+    for v, n in zip(launch.thread_vars, launch.threads, strict=False):
         if n > 1:
             out = out + v * stride
         stride *= n
@@ -34,7 +34,7 @@ def kernel_context(launch: Launch, func: PrimFunc, ctx: PassContext, tid: Expr |
     facts = function_facts(func, ctx)
     for v, extent in zip(launch.block_vars, launch.grid, strict=False):
         facts.bind(v, 0, extent)
-    for v, n in zip(launch.thread_vars, launch.threads, strict=True):
+    for v, n in zip(launch.thread_vars, launch.threads, strict=False):  # none outside of a kernel
         facts.bind(v, 0, n)
     threads = prod(launch.threads)
     if tid is None:
