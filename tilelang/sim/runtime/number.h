@@ -2,6 +2,10 @@
 // Rows of elements to and from float.
 #pragma once
 #include <stdint.h>
+#include <string.h>
+#if defined(__F16C__)
+#include <immintrin.h>
+#endif
 
 #include "../include/tlsim/api.h"
 #include "../include/tlsim/float16.h"

@@ -4,13 +4,15 @@
 #include <stdint.h>
 #include <string.h>
 
+// <immintrin.h> would take longer to read than all the rest of a kernel: the builtins behind it.
 #if defined(__F16C__)
-#include <immintrin.h>
+typedef float tlsim_v4sf __attribute__((vector_size(16)));
+typedef short tlsim_v8hi __attribute__((vector_size(16)));
 #endif
 
 inline float tlsim_f16_to_f32(uint16_t h) {
 #if defined(__F16C__)
-  return _cvtsh_ss(h);
+  return __builtin_ia32_vcvtph2ps(tlsim_v8hi{static_cast<short>(h), 0, 0, 0, 0, 0, 0, 0})[0];
 #else
   const uint32_t sign = static_cast<uint32_t>(h & 0x8000) << 16, exponent = h >> 10 & 31, fraction = h & 0x3ff;
   uint32_t bits;
@@ -32,7 +34,7 @@ inline float tlsim_f16_to_f32(uint16_t h) {
 inline uint16_t tlsim_f32_to_f16(float x) {
   if (x != x) return 0x7fff;  // the canonical NaN of cvt
 #if defined(__F16C__)
-  return static_cast<uint16_t>(_cvtss_sh(x, 0));
+  return static_cast<uint16_t>(__builtin_ia32_vcvtps2ph(tlsim_v4sf{x, 0, 0, 0}, 0)[0]);
 #else
   uint32_t bits;
   memcpy(&bits, &x, 4);
