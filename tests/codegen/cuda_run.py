@@ -8,7 +8,7 @@ that holds in both says that the two agree.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,18 @@ import numpy as np
 from tilelang.codegen.cuda import cuda_source
 from tilelang.codegen.headers import device_headers
 from tilelang.config import Options
-from tilelang.ir import Buffer, Expr, Kernel, Var, const_int, substitute
+from tilelang.ir import (
+    Buffer,
+    DType,
+    Expr,
+    Kernel,
+    TensorMap,
+    Var,
+    const,
+    const_int,
+    free_vars,
+    substitute,
+)
 
 WIDTHS = {"int32": ctypes.c_int32, "int64": ctypes.c_int64, "float32": ctypes.c_float}
 Array = np.ndarray[Any, Any]
@@ -33,9 +44,16 @@ class SimRunner:
 
     def __call__(self, name: str, arrays: Mapping[str, Array], scalars: Mapping[str, int]) -> None:
         k = self.kernels[name]
-        values = [_value(a, {n: x.ctypes.data for n, x in arrays.items()}, scalars) for a in k.args]
+        addresses = {n: x.ctypes.data for n, x in arrays.items()}
+        values = [_argument(a, addresses, scalars, self._tensor_map) for a in k.args]
         ranges = [(x.ctypes.data, x.nbytes, n, True) for n, x in arrays.items()]
         self.module.launch(name, _grid(k, scalars), k.block, k.dynamic_smem, values, ranges)
+
+    @staticmethod
+    def _tensor_map(address: int, dtype: DType, *shape: Any) -> Any:
+        from tilelang.sim.device import tensor_map
+
+        return tensor_map(address, dtype, *shape)
 
 
 class GpuRunner:
@@ -60,7 +78,7 @@ class GpuRunner:
         k = self.kernels[name]
         memory = {n: self.driver.upload(x.tobytes()) for n, x in arrays.items()}
         addresses = {n: m.address for n, m in memory.items()}
-        values = [self._argument(a, addresses, scalars) for a in k.args]
+        values = [_argument(a, addresses, scalars, self._tensor_map) for a in k.args]
         kernel = self.library.kernel(name)
         kernel.allow_shared(k.dynamic_smem)
         kernel.launch(_grid(k, scalars), k.block, values, k.dynamic_smem)
@@ -68,22 +86,12 @@ class GpuRunner:
         for n, m in memory.items():
             arrays[n].reshape(-1).view(np.uint8)[:] = np.frombuffer(m.download(), np.uint8)
 
-    def _argument(self, a: Any, addresses: Mapping[str, int], scalars: Mapping[str, int]) -> Any:
-        if isinstance(a, (Buffer, Var)):
-            return _value(a, addresses, scalars)
-        dtype = a.buffer.dtype
-        strides = [evaluate(s, scalars) * dtype.bytes for s in a.strides[1:]]
-        dims = [evaluate(d, scalars) for d in a.dims]
-        address = addresses[a.buffer.name]
-        return self.driver.tensor_map(
-            address, str(dtype), dtype.bits, dims, strides, a.box, a.swizzle
-        )
+    def _tensor_map(self, address: int, dtype: DType, *shape: Any) -> Any:
+        return self.driver.tensor_map(address, str(dtype), dtype.bits, *shape)
 
 
 def evaluate(e: Expr, scalars: Mapping[str, int]) -> int:
     """An expression over named scalars."""
-    from tilelang.ir import const, free_vars
-
     value = const_int(substitute(e, {v: const(scalars[v.name], v.dtype) for v in free_vars(e)}))
     assert value is not None
     return value
@@ -93,8 +101,15 @@ def _grid(k: Kernel, scalars: Mapping[str, int]) -> tuple[int, ...]:
     return tuple(evaluate(e, scalars) for e in k.grid)
 
 
-def _value(a: Any, addresses: Mapping[str, int], scalars: Mapping[str, int]) -> Any:
+def _argument(
+    a: Any, addresses: Mapping[str, int], scalars: Mapping[str, int], encode: Callable[..., Any]
+) -> Any:
     if isinstance(a, Buffer):
         return ctypes.c_uint64(addresses[a.name])
-    assert isinstance(a, Var)
-    return WIDTHS[str(a.dtype)](scalars[a.name])
+    if isinstance(a, Var):
+        return WIDTHS[str(a.dtype)](scalars[a.name])
+    assert isinstance(a, TensorMap)
+    dtype = a.buffer.dtype
+    strides = [evaluate(s, scalars) * dtype.bytes for s in a.strides[1:]]
+    dims = [evaluate(d, scalars) for d in a.dims]
+    return encode(addresses[a.buffer.name], dtype, dims, strides, a.box, a.swizzle)

@@ -405,8 +405,6 @@ SHAPES = [(128, 128, 64), (200, 136, 72), (256, 384, 520), (8, 8, 8)]
 @on_both
 @pytest.mark.parametrize("make", [matmul_mma, matmul_wgmma])
 def test_matmul(runner: Runner, make: Callable[[], Kernel]) -> None:
-    if runner is SimRunner and make is matmul_wgmma:
-        pytest.skip("the runner has no tensor maps for the simulator")
     with session():
         run = runner([make()], 80 if make is matmul_mma else 90)
         for m, n, k in SHAPES:
