@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.tileop.op_support import by_oracle, fragment, reference, run_on_cpu, shared, values
 
+from tests.tileop.op_support import by_oracle, fragment, reference, run_on_cpu, shared, values
 from tilelang.ir import Buffer, DType, Var, const
 from tilelang.tileop import Copy, Fill, numeric
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.tileop.op_support import cpu_context, fragment, reference, run_on_cpu, shared, values
 
+from tests.tileop.op_support import cpu_context, fragment, reference, run_on_cpu, shared, values
 from tilelang.ir import Buffer, Builder, DType, Var, const, stmt_text
 from tilelang.tileop import Gemm
 

@@ -16,12 +16,14 @@ from tilelang.ir import Buffer, DType, Scope, fold
 from tilelang.tileop import numeric
 
 NAMES = (
-    "bool", "int4", "int8", "int16", "int32", "int64", "uint4", "uint8", "uint16", "uint32", "uint64", "float16",
-    "bfloat16", "float32", "float64", "float8_e4m3fn", "float8_e5m2", "float4_e2m1fn",
+    "bool", "int4", "int8", "int16", "int32", "int64", "uint4", "uint8", "uint16", "uint32",
+    "uint64", "float16", "bfloat16", "float32", "float64", "float8_e4m3fn", "float8_e5m2",
+    "float4_e2m1fn",
 )  # fmt: skip
 SPECIAL = [
-    0.0, -0.0, 1.0, -1.0, 0.5, 1.5, 2.5, -2.5, 259.0, 257.0, 33000.0, 65504.0, 65520.0, 57344.0, 448.0, 464.0, 1e5,
-    1e30, -1e30, 2.0**31, 2.0**63, math.inf, -math.inf, math.nan, 1e-8, 6e-8, 1e-40,
+    0.0, -0.0, 1.0, -1.0, 0.5, 1.5, 2.5, -2.5, 259.0, 257.0, 33000.0, 65504.0, 65520.0, 57344.0,
+    448.0, 464.0, 1e5, 1e30, -1e30, 2.0**31, 2.0**63, math.inf, -math.inf, math.nan, 1e-8, 6e-8,
+    1e-40,
 ]  # fmt: skip
 
 
@@ -59,8 +61,8 @@ def test_arrays_are_converted_like_constants(x: float, a: str, b: str) -> None:
 @pytest.mark.parametrize(
     ("x", "to", "want"),
     [
-        (259, "bfloat16", 260), (33000, "bfloat16", 33024), (-259, "bfloat16", -260), (257, "bfloat16", 256),
-        (1001, "bfloat16", 1000),
+        (259, "bfloat16", 260), (33000, "bfloat16", 33024), (-259, "bfloat16", -260),
+        (257, "bfloat16", 256), (1001, "bfloat16", 1000),
     ],
 )  # fmt: skip
 def test_integers_round_to_nearest_even(x: int, to: str, want: float) -> None:

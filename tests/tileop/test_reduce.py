@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.tileop.op_support import fragment, reference, run_on_cpu, values
 
+from tests.tileop.op_support import fragment, reference, run_on_cpu, values
 from tilelang.ir import DType
 from tilelang.tileop import Reduce, numeric
 from tilelang.tileop.reduce import KINDS
