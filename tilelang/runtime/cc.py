@@ -30,7 +30,12 @@ if TYPE_CHECKING:
 __all__ = ["compile_library", "compiler_version", "find_compiler", "load_library"]
 
 _CANDIDATES = ("cc", "gcc", "clang")
-_FLAGS = ("-O2", "-shared", "-fPIC", "-pipe", "-w", "-fno-math-errno", "-ffp-contract=off")
+# Host code reaches structures by byte offsets, which strict aliasing forbids; contraction would make
+# results depend on the processor; integers wrap, as the IR says.
+_FLAGS = (
+    "-O2", "-shared", "-fPIC", "-pipe", "-w", "-fno-strict-aliasing", "-fwrapv", "-fno-math-errno",
+    "-ffp-contract=off",
+)  # fmt: skip
 _LIBRARY = "kernel.so"
 _FAULT = re.compile(r"^(?P<file>[^:\n]*):(?P<line>\d+):\d+: (?:fatal )?error: (?P<text>.*)$", re.M)
 _AROUND = 2
@@ -82,17 +87,22 @@ def _flags(target: Target, options: Options) -> list[str]:
     arm = platform.machine().lower() in ("aarch64", "arm64")
     machine = f"-mcpu={cpu}" if arm else f"-march={cpu}"
     features = [f"-m{'no-' if a[0] == '-' else ''}{a[1:]}" for a in target.cpu_attributes]
-    return [*_FLAGS, machine, *features, *options.compile_flags]
+    fast = ["-ffast-math"] if options.fast_math else []
+    own = options.compile_flags if target.kind == "c" else ()
+    return [*_FLAGS, machine, *features, *fast, *own]
 
 
-def compile_library(sources: Sequence[str], target: Target, options: Options) -> bytes:
+def compile_library(
+    sources: Sequence[str], target: Target, options: Options, libraries: Sequence[str] = ("m",)
+) -> bytes:
     """The shared library of the given C sources (separate translation units)."""
     with tempfile.TemporaryDirectory(prefix="tilelang-cc-") as name:
         folder = Path(name)
         files = [f"part{n}.c" for n in range(len(sources))]
         for file, source in zip(files, sources, strict=True):
             (folder / file).write_text(source, encoding="utf-8")
-        command = [*find_compiler(), *files, *_flags(target, options), "-o", _LIBRARY, "-lm"]
+        command = [*find_compiler(), *files, *_flags(target, options), "-o", _LIBRARY]
+        command += [f"-l{library}" for library in libraries]
         limit = env.TILELANG_COMPILE_TIMEOUT_SECONDS
         try:
             done = subprocess.run(
@@ -129,8 +139,11 @@ def _refused(command: Sequence[str], log: str, sources: Mapping[str, str]) -> To
 
 
 def load_library(data: bytes) -> ctypes.CDLL:
-    """The library in this process. Its file is removed at once: the mapping keeps it."""
-    with tempfile.TemporaryDirectory(prefix="tilelang-cc-") as folder:
-        path = Path(folder) / "kernel.so"
-        path.write_bytes(data)
-        return ctypes.CDLL(str(path))
+    """Maps a library. Its file has a name of its own (the loader takes two files of one name for
+    the same library) and is gone at once, so that nothing is left behind."""
+    with tempfile.NamedTemporaryFile(prefix="tilelang-", suffix=".so", delete=False) as file:
+        file.write(data)
+    try:
+        return ctypes.CDLL(file.name)
+    finally:
+        Path(file.name).unlink(missing_ok=True)
