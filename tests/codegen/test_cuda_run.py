@@ -15,6 +15,7 @@ from tests.codegen.cuda_kernels import indices, matmul_mma, matmul_wgmma
 from tests.codegen.cuda_run import Array, GpuRunner, SimRunner
 from tilelang import ir
 from tilelang.ir import (
+    Add,
     BitAnd,
     Buffer,
     Builder,
@@ -26,9 +27,11 @@ from tilelang.ir import (
     Load,
     Max,
     Min,
+    Mul,
     Ramp,
     Shl,
     Shr,
+    Sub,
     TruncDiv,
     TruncMod,
     address_of,
@@ -203,6 +206,9 @@ INTEGER: dict[str, tuple[Any, Callable[[Array, Array], Array]]] = {
     "floormod": (FloorMod, lambda a, b: a - b * floor_div(a, b)),
     "truncdiv": (TruncDiv, trunc_div),
     "truncmod": (TruncMod, lambda a, b: a - b * trunc_div(a, b)),
+    "add": (Add, np.add),
+    "sub": (Sub, np.subtract),
+    "mul": (Mul, np.multiply),
     "min": (Min, np.minimum),
     "max": (Max, np.maximum),
     "and": (BitAnd, np.bitwise_and),
@@ -234,6 +240,33 @@ def test_arithmetic_of_integers(runner: Runner) -> None:
         out = np.zeros_like(x)
         run(f"{op}_{t}_{n}", {"x": x.copy(), "y": y.copy(), "out": out}, {})
         same(out, INTEGER[op][1](x, y))
+
+
+@on_both
+def test_integers_wrap(runner: Runner) -> None:
+    """What compilers fold when they may assume that nothing overflows."""
+    values: dict[str, Callable[[Any], Any]] = {
+        "grows": lambda x: ir.select(x + 1 > x, const(1, x.dtype), const(0, x.dtype)),
+        "shrinks": lambda x: ir.truncdiv(x * 3, 3),
+        "squares": lambda x: ir.select(x * x < 0, x, x - 1),
+        "hash": lambda x: (x * 1103515245 + 12345) % 2147483647,
+    }
+    with np.errstate(all="ignore"):
+        one, three = np.int32(1), np.int32(3)
+        x = samples("int32")
+        hashed = (x * np.int32(1103515245) + np.int32(12345)) % np.int32(2147483647)
+        expected = {
+            "grows": (x + one > x).astype(np.int32),
+            "shrinks": trunc_div(x * three, np.full_like(x, 3)),
+            "squares": np.where(x * x < 0, x, x - one),
+            "hash": hashed,
+        }
+    with session():
+        run = runner([per_element(n, {"x": "int32"}, "int32", v) for n, v in values.items()])
+    for name in values:
+        out = np.zeros(COUNT, np.int32)
+        run(name, {"x": x.copy(), "out": out}, {})
+        same(out, expected[name])
 
 
 @on_both

@@ -111,6 +111,7 @@ class Vars:
         self.w, self.u = Var("w", DType("int64")), Var("u", DType("uint32"))
         self.b, self.s = Var("b", DType("int8")), Var("s", DType("uint16"))
         self.p, self.q = Var("p", DType("bool")), Var("q", DType("bool"))
+        self.a, self.c = Buffer("a", [64], "int32"), Buffer("c", [64], "int8")
 
     def text(self, e: Expr) -> str:
         printed = body_text(Bind(Var("r", e.dtype), e), *vars(self).values())
@@ -155,6 +156,15 @@ EXPRESSIONS: list[tuple[Callable[[Vars], Expr], str]] = [
     (lambda v: v.b + v.b, "(signed char)(b + b)"),
     (lambda v: v.s * v.s, "(unsigned short)((unsigned int)s * s)"),
     (lambda v: Neg(v.b), "(signed char)(-b)"),
+    # signed data may overflow, indices do not
+    (lambda v: v.a[v.i] + 1, "(int)((unsigned int)a[i] + 1u)"),
+    (lambda v: (v.a[v.i] - v.j) * 31, "(int)(((unsigned int)a[i] - (unsigned int)j) * 31u)"),
+    (lambda v: v.a[v.i] * -3 > v.j, "(int)((unsigned int)a[i] * 4294967293u) > j"),
+    (lambda v: v.a[v.a[v.i] * 64 + v.j], "a[a[i] * 64 + j]"),
+    (lambda v: cast(v.a[v.i], "int64") * 8, "(long long)a[i] * 8LL"),
+    (lambda v: cast(v.x, "int32") + v.i, "(int)((unsigned int)tl::cast<int>(x) + (unsigned int)i)"),
+    (lambda v: cast(v.c[v.i], "int32") * cast(v.c[v.j], "int32"), "(int)c[i] * (int)c[j]"),
+    (lambda v: v.a[v.i] % 128 * 7 + 5, "(a[i] & 127) * 7 + 5"),
     # literals
     (lambda v: v.x * 0.1, "x * 0.1f"),
     (lambda v: v.x + 1e-30, "x + 1e-30f"),

@@ -45,6 +45,7 @@ from tilelang.ir import (
 )
 
 from .names import C_RESERVED, Names
+from .wrapping import WRAPPING, Wrapping
 
 __all__ = ["ASSIGN", "ATOM", "TERNARY", "UNARY", "CFamily", "string_literal"]
 
@@ -91,7 +92,10 @@ class CFamily(ABC):
         self.nonnegative: set[Expr] = set()
         self._line_directives = line_directives
         self._position: tuple[str, int] | None = None
-        self._memo: dict[Expr, tuple[str, int]] = {}
+        self._wrapping = Wrapping()
+        # Text of an expression as a value, and as (part of) an index.
+        self._memos: tuple[dict[Expr, tuple[str, int]], dict[Expr, tuple[str, int]]] = ({}, {})
+        self._indexing = False
         self._handlers: dict[type, Callable[[Any], Any]] = {}
 
     # ------------------------------------------------------------------ what a language decides
@@ -141,15 +145,22 @@ class CFamily(ABC):
 
     def expr(self, e: Expr, prec: int = 0) -> str:
         """The text of `e`, in parentheses if it binds less tightly than `prec`."""
-        hit = self._memo.get(e)
-        if hit is None:
-            hit = self._memo[e] = self._expr(e)
-        text, own = hit
+        text, own = self._expr(e)
         return f"({text})" if own < prec else text
 
-    def _expr(self, e: Expr) -> tuple[str, int]:
-        text: tuple[str, int] = self._handler(type(e), "e")(e)
+    def index(self, e: Expr, prec: int = 0) -> str:
+        """The same where `e` is an index or a bound, whose arithmetic does not overflow."""
+        outer, self._indexing = self._indexing, True
+        text = self.expr(e, prec)
+        self._indexing = outer
         return text
+
+    def _expr(self, e: Expr) -> tuple[str, int]:
+        memo = self._memos[self._indexing]
+        hit = memo.get(e)
+        if hit is None:
+            hit = memo[e] = self._handler(type(e), "e")(e)
+        return hit
 
     def _handler(self, kind: type, prefix: str) -> Callable[[Any], Any]:
         handler = self._handlers.get(kind)
@@ -163,16 +174,28 @@ class CFamily(ABC):
         return handler
 
     def _infix(self, e: Any) -> tuple[str, int]:
+        if not self._indexing and self._wrapping.may_wrap(e):
+            return f"({self.ctype(e.dtype)})({self._modular(e, 0)})", UNARY
         kind = type(e).__name__
         op, prec = _INFIX[kind]
         text = f"{self._operand(e, e.a, prec)} {op} {self._operand(e, e.b, prec + 1)}"
         return self._wrapped(e, text, prec)
 
+    def _modular(self, e: Any, prec: int) -> str:
+        """A signed expression in the unsigned type of its width, where overflow wraps."""
+        unsigned = DType(f"u{e.dtype}")
+        if type(e) in WRAPPING and self._wrapping.may_wrap(e):
+            op, own = _INFIX[type(e).__name__]
+            text = f"{self._modular(e.a, own)} {op} {self._modular(e.b, own + 1)}"
+            return f"({text})" if own < prec else text
+        if type(e) is Const:
+            return self.expr(Const(int(e.value) % (1 << unsigned.bits), unsigned), prec)
+        return f"({self.ctype(unsigned)}){self.expr(e, UNARY)}"
+
     def _operand(self, parent: Expr, e: Expr, prec: int) -> str:
         """An operand of an infix operator, with the parentheses that C needs and those that a
         reader does: around bit operators, and around `&&` in `||`."""
-        text = self.expr(e)
-        own = self._memo[e][1]
+        text, own = self._expr(e)
         kind = type(parent).__name__
         bits = own in _BIT_LEVELS or _INFIX[kind][1] in _BIT_LEVELS
         unlike = own < UNARY and type(e) is not type(parent) and kind not in ("And", "Or")
@@ -268,7 +291,7 @@ class CFamily(ABC):
             return self.load_vector(e)
         if e.buffer.scope == Scope.VAR:
             return self.names.of(e.buffer), ATOM
-        return f"{self.pointer(e.buffer)}[{self.expr(index)}]", POSTFIX
+        return f"{self.pointer(e.buffer)}[{self.index(index)}]", POSTFIX
 
     def e_Ramp(self, e: Ramp) -> tuple[str, int]:
         return self.vector(e)
@@ -350,6 +373,7 @@ class CFamily(ABC):
 
     def s_Bind(self, s: Bind) -> None:
         value = self.expr(s.value)
+        self._wrapping.bind(s.var, s.value)
         if self.is_nonnegative(s.value):
             self.nonnegative.add(s.var)
         self.line(f"const {self.ctype(s.var.dtype)} {self.names.of(s.var)} = {value};")
@@ -370,8 +394,8 @@ class CFamily(ABC):
             self.line(f"{self.expr(s.value)};")
 
     def s_For(self, s: For) -> None:
-        start, extent = self.expr(s.start), s.extent
-        stop = self.expr(extent if start == "0" else binary(Add, s.start, extent), 10)
+        start, extent = self.index(s.start), s.extent
+        stop = self.index(extent if start == "0" else binary(Add, s.start, extent), 10)
         if self.is_nonnegative(s.start):
             self.nonnegative.add(s.var)
         name = self.names.of(s.var)

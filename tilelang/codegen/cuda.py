@@ -223,9 +223,9 @@ class CudaPrinter(CFamily):
             return (
                 "strided",
                 self.element_pointer(buffer, index.base),
-                f", {self.expr(index.stride)}",
+                f", {self.index(index.stride)}",
             )
-        return "indexed", self.pointer(buffer), f", {self.expr(index)}"
+        return "indexed", self.pointer(buffer), f", {self.index(index)}"
 
     def element_pointer(self, buffer: Buffer, index: Expr) -> str:
         """A pointer to one element, fit for a cast in front."""
@@ -233,7 +233,7 @@ class CudaPrinter(CFamily):
             return f"&{self.names.of(buffer)}"
         if const_int(index) == 0:
             return self.pointer(buffer)
-        return f"&{self.pointer(buffer)}[{self.expr(index)}]"
+        return f"&{self.pointer(buffer)}[{self.index(index)}]"
 
     # ------------------------------------------------------------------------------- intrinsics
 

@@ -48,14 +48,19 @@ template <class T, class... Rest> TL_DEV vec<T, 1 + sizeof...(Rest)> make_vector
 
 template <class T, int N> TL_DEV T extract_lane(const vec<T, N>& x, int i) { return x.v[i]; }
 
-#define TL_VEC_BINARY(op)                                                                     \
+// Integers wrap, so they are computed as unsigned ones that C does not promote to int.
+template <class T> using modular_t = typename conditional<same<T, int> || same<T, u16>, u32,
+    typename conditional<same<T, long long>, u64, T>::type>::type;
+
+#define TL_VEC_BINARY(op, C)                                                                  \
   template <class T, int N> TL_DEV vec<T, N> operator op(const vec<T, N>& a, const vec<T, N>& b) { \
     vec<T, N> r;                                                                              \
-    _Pragma("unroll") for (int i = 0; i < N; ++i) r.v[i] = (T)(a.v[i] op b.v[i]);             \
+    _Pragma("unroll") for (int i = 0; i < N; ++i) r.v[i] = (T)((C)a.v[i] op (C)b.v[i]);       \
     return r;                                                                                 \
   }
-TL_VEC_BINARY(+) TL_VEC_BINARY(-) TL_VEC_BINARY(*) TL_VEC_BINARY(/) TL_VEC_BINARY(%)
-TL_VEC_BINARY(&) TL_VEC_BINARY(|) TL_VEC_BINARY(^) TL_VEC_BINARY(<<) TL_VEC_BINARY(>>)
+TL_VEC_BINARY(+, modular_t<T>) TL_VEC_BINARY(-, modular_t<T>) TL_VEC_BINARY(*, modular_t<T>)
+TL_VEC_BINARY(/, T) TL_VEC_BINARY(%, T) TL_VEC_BINARY(&, T) TL_VEC_BINARY(|, T) TL_VEC_BINARY(^, T)
+TL_VEC_BINARY(<<, T) TL_VEC_BINARY(>>, T)
 #undef TL_VEC_BINARY
 
 #define TL_VEC_COMPARE(op)                                                                    \
