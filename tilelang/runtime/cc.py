@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 __all__ = ["compile_library", "compiler_version", "find_compiler", "load_library"]
 
 _CANDIDATES = ("cc", "gcc", "clang")
-# Host code reaches structures by byte offsets, which strict aliasing forbids; contraction would make
-# results depend on the processor; integers wrap, as the IR says.
+# Host code reaches structures by byte offsets, which strict aliasing forbids; contraction would
+# make results depend on the processor; integers wrap, as the IR says.
 _FLAGS = (
     "-O2", "-shared", "-fPIC", "-pipe", "-w", "-fno-strict-aliasing", "-fwrapv", "-fno-math-errno",
     "-ffp-contract=off",

@@ -66,7 +66,7 @@ def tvm_ffi() -> Any:
                 notes=[str(error)],
                 help="pip install apache-tvm-ffi, or choose another execution backend",
             ) from error
-        table: dict[str, Any] = module.core.ERROR_NAME_TO_TYPE
+        table = module.core.ERROR_NAME_TO_TYPE
         for codes, error_class in (
             (_TYPE_ERRORS, ArgumentTypeError),
             (_VALUE_ERRORS, ArgumentValueError),
@@ -77,12 +77,14 @@ def tvm_ffi() -> Any:
         return module
 
 
-def _maker(error_class: Callable[..., Exception], code: str) -> Callable[[str], Exception]:
-    def make(message: str) -> Exception:
+def _maker(error_class: Callable[..., Exception], code: str) -> type:
+    """A class that makes our error from tvm-ffi's message: its table takes only classes."""
+
+    def new(cls: type, message: str) -> Exception:
         text, _, help_line = message.partition(HELP_SEPARATOR)
         return error_class(text, code=code, help=help_line or None)
 
-    return make
+    return type(code, (), {"__new__": new})
 
 
 @functools.cache

@@ -43,7 +43,8 @@ class TVMFFIKernelAdapter(BaseKernelAdapter):
         allocating = with_outputs(self.spec, guarded, on_cuda)
         if len(self.spec.outputs) > 1 or self.spec.first_tensor < 0:
             return allocating
-        return _native_outputs(guarded, allocating, self.spec.first_tensor)
+        # One output: the entry allocates it itself, except for numpy, which lends it no allocator.
+        return _guarded(self.native, self.spec, CUDA if on_cuda else CPU, allocating)
 
 
 def load_entry(module: Any, spec: CallSpec, on_cuda: bool) -> Any:
@@ -66,25 +67,49 @@ def load_entry(module: Any, spec: CallSpec, on_cuda: bool) -> Any:
     return tvm_ffi.function_at(address or 0, (library, loader))
 
 
-def _guarded(native: Any, spec: CallSpec, device_type: int) -> Callable[..., Any]:
-    """The native function; what a framework's export refuses is retried or explained."""
+def _guarded(
+    native: Any, spec: CallSpec, device_type: int, for_numpy: Callable[..., Any] | None = None
+) -> Callable[..., Any]:
+    """The native function; what a framework's export refuses is retried or explained.
+
+    for_numpy: what to call when the first tensor is a numpy array. There is one layer of Python
+    here, and it does next to nothing: each costs a tenth of the call.
+    """
     written = {at for at, index in enumerate(spec.inputs) if index in spec.written}
     everything = set(spec.written)
     foreign = (BufferError, RuntimeError, TypeError, ValueError)
+
+    def retry(error: Exception, args: tuple[Any, ...]) -> Any:
+        if isinstance(error, TileError):
+            raise error
+        writes = everything if len(args) == len(spec.params) else written
+        again = _exportable(args, spec, writes)
+        if again is None:
+            raise _explained(error, args, spec, device_type) from error
+        return native(*again)
 
     def call(*args: Any) -> Any:
         try:
             return native(*args)
         except foreign as error:
-            if isinstance(error, TileError):
-                raise
-            writes = everything if len(args) == len(spec.params) else written
-            again = _exportable(args, spec, writes)
-            if again is None:
-                raise _explained(error, args, spec, device_type) from error
-        return native(*again)
+            return retry(error, args)
 
-    return call
+    if for_numpy is None:
+        return call
+
+    import numpy
+
+    first, ndarray, other = spec.first_tensor, numpy.ndarray, for_numpy
+
+    def call_either(*args: Any) -> Any:
+        if len(args) > first and type(args[first]) is ndarray:
+            return other(*args)
+        try:
+            return native(*args)
+        except foreign as error:
+            return retry(error, args)
+
+    return call_either
 
 
 def _exportable(args: tuple[Any, ...], spec: CallSpec, writes: set[int]) -> list[Any] | None:
@@ -122,22 +147,6 @@ def _explained(
     except TileError as better:
         return better
     return error
-
-
-def _native_outputs(
-    native: Callable[..., Any], allocating: Callable[..., Any], first: int
-) -> Callable[..., Any]:
-    """One output: the entry allocates it itself, except for numpy, which lends it no allocator."""
-    import numpy
-
-    ndarray = numpy.ndarray
-
-    def call(*args: Any) -> Any:
-        if len(args) > first and type(args[first]) is ndarray:
-            return allocating(*args)
-        return native(*args)
-
-    return call
 
 
 _LOADER = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int)
