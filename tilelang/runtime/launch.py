@@ -248,12 +248,12 @@ class CallSpec:
             else:
                 bound.symbols[p.symbol] = self._scalar(p, x)
         order = [i for i in indices if i in bound.views and i not in self.outputs]
+        if bound.views:
+            bound.device = next(iter(bound.views.values())).device
         for index in order:
             self._bind_symbols(self.params[index], bound.views[index], bound, origins)
         for index in [*order, *(o for o in self.outputs if o in bound.views)]:
             self._check(self.params[index], bound.views[index], bound, origins, device_type)
-        if order:
-            bound.device = bound.views[order[0]].device
         for cond, message in self.asserts:
             if not evaluate(cond, bound.symbols):
                 text = f"kernel {self.name}: assertion failed: {message}"
@@ -357,6 +357,12 @@ class CallSpec:
                 f" got one on {got_name}:{view.device[1]}",
                 code="TL0907",
                 help="compile for the tensor's device with target=, or move the tensor",
+            )
+        if device_type == CUDA and view.device[1] != bound.device[1]:
+            raise ArgumentValueError(
+                f"{self._where(p)}: expected a tensor on device {bound.device[1]} as the others,"
+                f" got device {view.device[1]}",
+                code="TL0913",
             )
         if p.align > 1 and view.address % p.align:
             raise ArgumentValueError(
