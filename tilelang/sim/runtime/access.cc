@@ -16,7 +16,7 @@ namespace {
 constexpr size_t kNearby = 64 << 10;  // how far outside the arena an access still counts as one of shared memory
 
 std::string range_place(const GlobalRange& range, uintptr_t address) {
-  return format("%s+%lld", range.name.c_str(), static_cast<long long>(address - range.begin));
+  return format("%s%+lld", range.name.c_str(), static_cast<long long>(address - range.begin));
 }
 
 }  // namespace
@@ -24,7 +24,7 @@ std::string range_place(const GlobalRange& range, uintptr_t address) {
 void Block::check_shared(Fiber& fiber, size_t offset, size_t bytes, bool writes, const Actor& actor) {
   if (offset + bytes > shared_bytes || offset > shared_bytes)
     fail(fiber, "out_of_bounds",
-         format("%s %s %zu bytes at shared+%lld, outside the %zu bytes of shared memory%s",
+         format("%s %s %zu bytes at shared%+lld, outside the %zu bytes of shared memory%s",
                 name_of(actor.agent).c_str(), writes ? "writes" : "reads", bytes, static_cast<long long>(offset),
                 launch.shared_bytes, site_text(actor.site).c_str()));
   const Conflict found = shadow.shared(offset, bytes, writes, actor);

@@ -108,6 +108,7 @@ void Block::prepare_threads() {
 bool Block::run(TlsimDim3 block_index) {
   index = block_index;
   error.clear();
+  uninitialised.clear();
   failed = false;
   alive = thread_count();
   units.clear();
@@ -131,6 +132,7 @@ bool Block::run(TlsimDim3 block_index) {
   counters.threads += thread_count();
   prepare_threads();
   scheduler.run();
+  if (!failed && !uninitialised.empty()) report("uninitialised", uninitialised);
   if (!failed && alive) describe_deadlock();
   if (!failed) finish_units();
   for (Fiber& f : threads) f.view = View{};
@@ -190,6 +192,11 @@ void Block::report(const char* kind, const std::string& text) {
 }
 
 void Block::fail(const Fiber&, const char* kind, const std::string& text) {
+  const bool explains = !strcmp(kind, "race") || !strcmp(kind, "missing_wait");
+  if (!uninitialised.empty() && !explains) {
+    report("uninitialised", uninitialised);
+    scheduler.abandon();
+  }
   report(kind, text);
   scheduler.abandon();
   __builtin_unreachable();
@@ -199,18 +206,17 @@ void Block::conflict(const Fiber& fiber, const Actor& actor, const Conflict& fou
                      const std::string& place) {
   const std::string who = name_of(actor.agent), other = name_of(found.other);
   const std::string here = site_text(actor.site), there = site_text(found.site);
-  switch (found.fault) {
-    case Fault::kUninitialised:
-      fail(fiber, "uninitialised",
-           format("%s reads %s%s, which nothing has written", who.c_str(), place.c_str(), here.c_str()));
-    case Fault::kNoProxyFence:
-      fail(fiber, "missing_fence",
-           format("%s reads %s%s through the async proxy; %s wrote it%s through the generic proxy and no "
-                  "fence_proxy_async came between",
-                  who.c_str(), place.c_str(), here.c_str(), other.c_str(), there.c_str()));
-    default:
-      break;
+  if (found.fault == Fault::kUninitialised) {
+    // Goes on: a write that comes later and is unordered explains more than this does.
+    if (uninitialised.empty())
+      uninitialised = format("%s reads %s%s, which nothing has written", who.c_str(), place.c_str(), here.c_str());
+    return;
   }
+  if (found.fault == Fault::kNoProxyFence)
+    fail(fiber, "missing_fence",
+         format("%s reads %s%s through the async proxy; %s wrote it%s through the generic proxy and no "
+                "fence_proxy_async came between",
+                who.c_str(), place.c_str(), here.c_str(), other.c_str(), there.c_str()));
   const bool after_read = found.fault == Fault::kWriteAfterRead;
   if (found.other >= thread_count())
     fail(fiber, "missing_wait",

@@ -184,7 +184,8 @@ struct Block {
   void check_global(Fiber& fiber, uintptr_t address, size_t bytes, bool writes, const Actor& actor);
   // Records the first error and leaves the block. Does not return.
   [[noreturn]] void fail(const Fiber& fiber, const char* kind, const std::string& text);
-  [[noreturn]] void conflict(const Fiber& fiber, const Actor& actor, const Conflict& found, bool writes,
+  // The same for an unordered access; only notes a read of what nobody has written.
+  void conflict(const Fiber& fiber, const Actor& actor, const Conflict& found, bool writes,
                              const std::string& place);
   // The same from outside the fibers.
   void report(const char* kind, const std::string& text);
@@ -224,6 +225,7 @@ struct Block {
   unsigned alive = 0;
   TlsimDim3 index{};
   std::string error, error_kind;
+  std::string uninitialised;  // the first such read, to be reported unless something explains it
   bool failed = false, check = false;
 
   std::unique_ptr<unsigned char[]> shared_memory;

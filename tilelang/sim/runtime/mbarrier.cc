@@ -86,8 +86,11 @@ void tlsim_mbar_wait(void* bar, unsigned parity, int line) {
   Block& block = *self.block;
   MBarrier& barrier = block.mbarrier_at(self, bar, "mbar_wait", line);
   ++block.counters.mbarrier_waits;
+  if (parity > 1)
+    block.fail(self, "barrier", format("thread %u: mbar_wait%s for parity %u: it can be 0 or 1", self.id,
+                                       site_text(at_line(line)).c_str(), parity));
   const uint64_t offset = block.shared_offset(bar);
-  while ((barrier.phase & 1) == (parity & 1)) {
+  while ((barrier.phase & 1) == parity) {
     // Copies towards this barrier happen now: the latest moment that does not keep anybody waiting.
     if (block.tma_advance(self, offset)) continue;
     barrier.waiting.push_back(&self);

@@ -34,6 +34,13 @@ Conflict Shadow::shared(size_t offset, size_t bytes, bool writes, const Actor& a
     range(*shared_[(offset + done) / kPageBytes], begin, end, done, access);
     done += end - begin;
   }
+  return verdict(access);
+}
+
+// A read of what nobody wrote is the least of faults: it may turn out that the write comes later,
+// unordered.
+Conflict Shadow::verdict(const Access& access) {
+  if (access.conflict.fault == Fault::kNone && access.uninitialised) return {Fault::kUninitialised, 0, 0, access.conflict.byte};
   return access.conflict;
 }
 
@@ -53,10 +60,10 @@ Conflict Shadow::global(uintptr_t address, size_t bytes, bool writes, const Acto
 void Shadow::range(Page& page, size_t begin, size_t end, size_t done, Access& access) {
   for (size_t at = begin; at < end;) {
     const size_t stop = std::min(end, (at | 15) + 1);
-    if (!piece<0>(page, at, stop, access)) {
-      access.conflict.byte = done + at - begin;
-      return;
-    }
+    const bool known = access.uninitialised;
+    const bool fine = piece<0>(page, at, stop, access);
+    if (!fine || access.uninitialised != known) access.conflict.byte = done + at - begin;
+    if (!fine) return;
     at = stop;
   }
 }
@@ -134,10 +141,7 @@ bool Shadow::touch(Cell& cell, Access& access) {
 bool Shadow::touch_read(Cell& cell, Access& access) {
   const Actor& actor = access.actor;
   if (cell.writer == 0) {
-    if (access.needs_init) {
-      access.conflict.fault = Fault::kUninitialised;
-      return false;
-    }
+    if (access.needs_init) access.uninitialised = true;
   } else {
     const Agent writer = cell.writer - 1;
     if (!(cell.write_atomic && actor.atomic) && !actor.relies_on(writer, cell.write_tick)) {

@@ -83,9 +83,11 @@ class Shadow {
     const Actor& actor;
     bool writes, needs_init;
     Conflict conflict;
+    bool uninitialised = false;
   };
 
   void range(Page& page, size_t begin, size_t end, size_t done, Access& access);
+  static Conflict verdict(const Access& access);
   template <int kLevel>
   bool piece(Page& page, size_t begin, size_t end, Access& access);
   bool touch(Cell& cell, Access& access);
