@@ -14,7 +14,7 @@ from tilelang import ir
 from tilelang.arith import Facts
 from tilelang.ir.evaluate import evaluate
 
-POINTS = 24
+POINTS = 32
 INTEGER_OPS = (
     "Add",
     "Add",
@@ -62,6 +62,28 @@ conditions = st.recursive(
 )
 
 
+# Index arithmetic: sums of scaled terms, cut by divisions whose divisors have something in common.
+SCALES = st.sampled_from((1, 1, 2, 3, 4, 6, 8, 16, 32, 64, 128, -1, -4, -8))
+CUTS = st.sampled_from((2, 3, 4, 6, 8, 12, 16, 32, 64, 128))
+OFFSETS = st.sampled_from((0, 0, 0, 1, 3, 4, 7, 8, 12, 16, 31, 64, -1, -8, -3))
+CUT_OPS = ("FloorDiv", "FloorMod", "FloorDiv", "FloorMod", "TruncDiv", "TruncMod")
+
+
+def _sum(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    terms = st.lists(st.tuples(SCALES, inner), min_size=1, max_size=3)
+    return st.tuples(st.just("sum"), terms, OFFSETS)
+
+
+def _cut(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.one_of(_sum(inner), st.tuples(st.sampled_from(CUT_OPS), _sum(inner), CUTS))
+
+
+indices = st.recursive(st.sampled_from(NAMES), _cut, max_leaves=7)
+index_conditions = st.tuples(st.sampled_from(COMPARES), indices, indices)
+any_tree = st.one_of(trees, indices)
+any_condition = st.one_of(conditions, index_conditions)
+
+
 class World:
     """Variables with facts about them, and points where these facts hold."""
 
@@ -104,6 +126,13 @@ class World:
             return ir.const(tree)
         if isinstance(tree, str):
             return ir.cast(self.vars[tree], "int32")
+        if tree[0] == "sum":
+            out: ir.Expr = ir.const(tree[2])
+            for scale, term in tree[1]:
+                out = out + self.build(term) * scale
+            return out
+        if len(tree) == 3:
+            return ir.binary(getattr(ir, tree[0]), self.build(tree[1]), ir.const(tree[2]))
         op, a, b, d, compare, c = tree
         x = self.build(a)
         make = _MAKE.get(op)
@@ -147,7 +176,7 @@ fast = settings(deadline=None, max_examples=150, suppress_health_check=list(Heal
 
 
 @fast
-@given(trees, st.integers(0, 1000))
+@given(any_tree, st.integers(0, 1000))
 def test_simplify_keeps_value_and_dtype(tree: Any, seed: int) -> None:
     with ir.session():
         world = World(seed)
@@ -159,7 +188,7 @@ def test_simplify_keeps_value_and_dtype(tree: Any, seed: int) -> None:
 
 
 @fast
-@given(trees, st.integers(0, 1000))
+@given(any_tree, st.integers(0, 1000))
 def test_bounds_and_residues_hold(tree: Any, seed: int) -> None:
     with ir.session():
         world = World(seed)
@@ -174,7 +203,7 @@ def test_bounds_and_residues_hold(tree: Any, seed: int) -> None:
 
 
 @fast
-@given(conditions, st.integers(0, 1000))
+@given(any_condition, st.integers(0, 1000))
 def test_proofs_and_conditions(tree: Any, seed: int) -> None:
     with ir.session():
         world = World(seed)
@@ -188,7 +217,7 @@ def test_proofs_and_conditions(tree: Any, seed: int) -> None:
 
 
 @fast
-@given(conditions, trees, st.integers(0, 1000))
+@given(any_condition, any_tree, st.integers(0, 1000))
 def test_what_follows_from_an_assumption(cond_tree: Any, tree: Any, seed: int) -> None:
     with ir.session():
         world = World(seed)
@@ -208,7 +237,7 @@ def test_what_follows_from_an_assumption(cond_tree: Any, tree: Any, seed: int) -
 
 
 @fast
-@given(trees, trees, st.integers(0, 1000))
+@given(any_tree, any_tree, st.integers(0, 1000))
 def test_equal_is_never_wrong(left: Any, right: Any, seed: int) -> None:
     with ir.session():
         world = World(seed)
@@ -219,7 +248,7 @@ def test_equal_is_never_wrong(left: Any, right: Any, seed: int) -> None:
 
 
 @fast
-@given(trees, st.integers(0, 1000))
+@given(any_tree, st.integers(0, 1000))
 def test_simplify_is_stable(tree: Any, seed: int) -> None:
     """The result never costs more, and simplifying again never costs more than once."""
     from tilelang.arith.simplify import cost
@@ -231,3 +260,18 @@ def test_simplify_is_stable(tree: Any, seed: int) -> None:
         once = f.simplify(e)
         assert cost(f, once) <= cost(f, e), f"{e} -> {once}"
         assert cost(f, Facts(f).simplify(once)) <= cost(f, once)
+
+
+@fast
+@given(index_conditions, index_conditions, st.integers(0, 1000))
+def test_one_condition_decides_another(first: Any, second: Any, seed: int) -> None:
+    with ir.session():
+        world = World(seed)
+        a, b = world.condition(first), world.condition(second)
+        points = [env for env in world.points if evaluate(a, env)]
+        f = world.facts.under(a)
+        known, new = f.decide(b), f.simplify(b)
+        for env in points:
+            value = evaluate(b, env)
+            assert known is None or known == value, f"under {a}: {b} is {value}"
+            assert evaluate(new, env) == value, f"under {a}: {b} -> {new}"
