@@ -171,3 +171,5 @@ ptxas info    : Used 255 registers, used 3 barriers, 4096 bytes smem
     assert parse_usage(log)["main_kernel"].spills == 2856
     assert nvrtc.Cubin(b"", "ptxas info    : (C7510) Potential Performance Loss").serialized_wgmma
     assert not nvrtc.Cubin(b"", log).serialized_wgmma
+    (problem,) = nvrtc.Cubin(b"", log).problems
+    assert problem == "main_kernel: 2856 bytes of registers are spilled to memory"

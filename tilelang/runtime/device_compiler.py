@@ -56,6 +56,18 @@ class Cubin(NamedTuple):
         """Did ptxas give up on running wgmma asynchronously (its messages C7510 to C7514)?"""
         return re.search(r"\bC751[0-4]\b|wgmma.*serializ", self.log) is not None
 
+    @property
+    def problems(self) -> list[str]:
+        """What makes a kernel that compiles much slower than it should be, one line each."""
+        out = [
+            f"{u.name}: {u.spills} bytes of registers are spilled to memory"
+            for u in self.usage.values()
+            if u.spills
+        ]
+        if self.serialized_wgmma:
+            out.append("wgmma instructions wait for each other: ptxas could not overlap them")
+        return out
+
 
 _ENTRY = re.compile(r"Compiling entry function '(\w+)'")
 _PROPERTIES = re.compile(r"Function properties for (\w+)")
