@@ -46,8 +46,28 @@ _NAMES: dict[str, tuple[str, str | None]] = {
     **{
         name: (f"tilelang.{name}", None)
         for name in (
-            "analysis", "arith", "autotuner", "cache", "codegen", "compat", "config", "engine", "errors", "interp", "ir",
-            "language", "layout", "profiler", "runtime", "show", "sim", "target", "testing", "tileop", "tools", "transform",
+            "analysis",
+            "arith",
+            "autotuner",
+            "cache",
+            "codegen",
+            "compat",
+            "config",
+            "engine",
+            "errors",
+            "interp",
+            "ir",
+            "language",
+            "layout",
+            "profiler",
+            "runtime",
+            "show",
+            "sim",
+            "target",
+            "testing",
+            "tileop",
+            "tools",
+            "transform",
             "utils",
         )
     },
@@ -62,14 +82,18 @@ def __getattr__(name: str) -> Any:
         from .errors import did_you_mean
 
         near = did_you_mean(name, _NAMES)
-        raise AttributeError(f"module 'tilelang' has no attribute {name!r}" + (f"; {near}" if near else ""))
+        raise AttributeError(
+            f"module 'tilelang' has no attribute {name!r}" + (f"; {near}" if near else "")
+        )
     module, attribute = entry
     try:
         value: Any = importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name is None or not error.name.startswith("tilelang"):
             raise
-        raise AttributeError(f"tilelang.{name} is not available: there is no {error.name}") from None
+        raise AttributeError(
+            f"tilelang.{name} is not available: there is no {error.name}"
+        ) from None
     if attribute is not None:
         value = getattr(value, attribute)
     globals()[name] = value
@@ -80,7 +104,9 @@ class _Package(ModuleType):
     """`tilelang.jit` is the decorator, also after the package of that name was imported."""
 
     def __setattr__(self, name: str, value: Any) -> None:
-        super().__setattr__(name, value.jit if name == "jit" and isinstance(value, ModuleType) else value)
+        super().__setattr__(
+            name, value.jit if name == "jit" and isinstance(value, ModuleType) else value
+        )
 
 
 sys.modules[__name__].__class__ = _Package

@@ -47,7 +47,13 @@ def test_every_pass(name: str, target: str) -> None:
 pytestmark = pytest.mark.filterwarnings("ignore::hypothesis.errors.HypothesisWarning")
 A = ir.Buffer("A", (16,), "float32")
 B = ir.Buffer("A", (16,), "int32")
-VARS = [Var("x"), Var("x"), Var("y", DType("int64")), Var("if", DType("float32")), Var("T", DType("bool"))]
+VARS = [
+    Var("x"),
+    Var("x"),
+    Var("y", DType("int64")),
+    Var("if", DType("float32")),
+    Var("T", DType("bool")),
+]
 INT32, FLOAT32 = DType("int32"), DType("float32")
 
 
@@ -57,8 +63,22 @@ def ints() -> st.SearchStrategy[ir.Expr]:
     )
 
     def grow(inner: st.SearchStrategy[ir.Expr]) -> st.SearchStrategy[ir.Expr]:
-        classes = [ir.Add, ir.Sub, ir.Mul, ir.FloorDiv, ir.FloorMod, ir.TruncDiv, ir.TruncMod, ir.Min, ir.Max, ir.BitAnd,
-                   ir.BitOr, ir.BitXor, ir.Shl, ir.Shr]
+        classes = [
+            ir.Add,
+            ir.Sub,
+            ir.Mul,
+            ir.FloorDiv,
+            ir.FloorMod,
+            ir.TruncDiv,
+            ir.TruncMod,
+            ir.Min,
+            ir.Max,
+            ir.BitAnd,
+            ir.BitOr,
+            ir.BitXor,
+            ir.Shl,
+            ir.Shr,
+        ]
         two = st.builds(lambda c, a, b: c(a, b), st.sampled_from(classes), inner, inner)
         one = st.builds(lambda c, a: c(a), st.sampled_from([ir.Neg, ir.BitNot]), inner)
         choice = st.builds(lambda c, a, b: ir.Select(c, a, b), bools(inner), inner, inner)
@@ -73,13 +93,19 @@ def ints() -> st.SearchStrategy[ir.Expr]:
 
 def bools(inner: st.SearchStrategy[ir.Expr]) -> st.SearchStrategy[ir.Expr]:
     compare = st.builds(
-        lambda c, a, b: c(a, b), st.sampled_from([ir.EQ, ir.NE, ir.LT, ir.LE, ir.GT, ir.GE]), inner, inner
+        lambda c, a, b: c(a, b),
+        st.sampled_from([ir.EQ, ir.NE, ir.LT, ir.LE, ir.GT, ir.GE]),
+        inner,
+        inner,
     )
-    leaves = st.one_of(compare, st.just(VARS[4]), st.booleans().map(lambda v: Const(v, DType("bool"))))
+    leaves = st.one_of(
+        compare, st.just(VARS[4]), st.booleans().map(lambda v: Const(v, DType("bool")))
+    )
     return st.recursive(
         leaves,
         lambda e: st.one_of(
-            st.builds(lambda c, a, b: c(a, b), st.sampled_from([ir.And, ir.Or, ir.EQ]), e, e), e.map(ir.Not)
+            st.builds(lambda c, a, b: c(a, b), st.sampled_from([ir.And, ir.Or, ir.EQ]), e, e),
+            e.map(ir.Not),
         ),
         max_leaves=4,
     )
@@ -105,6 +131,10 @@ def test_any_region(offset: ir.Expr, extent: ir.Expr) -> None:
 
 @given(ints(), ints(), st.sampled_from(["serial", "unroll", "vectorized", "pipelined"]))
 def test_any_loop(start: ir.Expr, extent: ir.Expr, kind: str) -> None:
-    notes = {"num_stages": 2, "order": (1, 0), "note": (None, "text", (1.5,))} if kind == "pipelined" else {}
+    notes = (
+        {"num_stages": 2, "order": (1, 0), "note": (None, "text", (1.5,))}
+        if kind == "pipelined"
+        else {}
+    )
     loop = ir.For(Var("i"), start, extent, ir.Break(), kind, notes)
     assert_reads_back(PrimFunc("f", (A, B, *VARS), loop))

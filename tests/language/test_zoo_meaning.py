@@ -24,7 +24,11 @@ def _run(func: Any, *args: Any) -> None:
 
 
 def check_add() -> None:
-    a, b, c = RNG(0).random(1000, np.float32), RNG(1).random(1000, np.float32), np.zeros(1000, np.float32)
+    a, b, c = (
+        RNG(0).random(1000, np.float32),
+        RNG(1).random(1000, np.float32),
+        np.zeros(1000, np.float32),
+    )
     _run(kernels.add(), a, b, c)
     np.testing.assert_array_equal(c, a + b)
 
@@ -41,7 +45,12 @@ def check_matmul() -> None:
         for trans_b in (False, True):
             c = np.zeros((96, 80), np.float32)
             func = kernels.matmul(trans_A=trans_a, trans_B=trans_b)
-            _run(func, np.ascontiguousarray(a.T if trans_a else a), np.ascontiguousarray(b.T if trans_b else b), c)
+            _run(
+                func,
+                np.ascontiguousarray(a.T if trans_a else a),
+                np.ascontiguousarray(b.T if trans_b else b),
+                c,
+            )
             np.testing.assert_array_equal(c, a.astype(np.float32) @ b.astype(np.float32))
 
 
@@ -76,7 +85,9 @@ def check_attention() -> None:
             s = np.where(np.tril(np.ones((80, 80), bool)), s, -np.inf)
         w = np.exp(s - s.max(-1, keepdims=True))
         w /= w.sum(-1, keepdims=True)
-        np.testing.assert_allclose(o, np.einsum("bhij,bjhd->bihd", w, v.astype(np.float32)), rtol=2e-2, atol=5e-3)
+        np.testing.assert_allclose(
+            o, np.einsum("bhij,bjhd->bihd", w, v.astype(np.float32)), rtol=2e-2, atol=5e-3
+        )
 
 
 def check_transpose() -> None:
@@ -92,19 +103,31 @@ def check_transpose_strided() -> None:
 
 
 def check_conditional_pipeline() -> None:
-    a, mask, b = RNG(0).random((6, 64), np.float32), np.array([1, 0, 1, 1, 0, 1], np.int32), np.zeros(64, np.float32)
+    a, mask, b = (
+        RNG(0).random((6, 64), np.float32),
+        np.array([1, 0, 1, 1, 0, 1], np.int32),
+        np.zeros(64, np.float32),
+    )
     _run(kernels.conditional_pipeline(), a, mask, b)
     np.testing.assert_allclose(b, a[mask != 0].sum(0), rtol=1e-6)
 
 
 def check_continue_in_pipeline() -> None:
-    a, mask, b = RNG(0).random((7, 64), np.float32), np.array([1, 0, 1, 1, 0, 1, 0], np.int32), np.zeros(64, np.float32)
+    a, mask, b = (
+        RNG(0).random((7, 64), np.float32),
+        np.array([1, 0, 1, 1, 0, 1, 0], np.int32),
+        np.zeros(64, np.float32),
+    )
     _run(kernels.continue_in_pipeline(), a, mask, b)
     np.testing.assert_allclose(b, a[mask != 0].sum(0), rtol=1e-6)
 
 
 def check_read_then_overwrite() -> None:
-    first, a, b = np.arange(32, dtype=np.int32), RNG(0).integers(0, 9, (8, 32)).astype(np.int32), np.zeros(32, np.int32)
+    first, a, b = (
+        np.arange(32, dtype=np.int32),
+        RNG(0).integers(0, 9, (8, 32)).astype(np.int32),
+        np.zeros(32, np.int32),
+    )
     _run(kernels.read_then_overwrite(), first, a, b)
     np.testing.assert_array_equal(b, first + a[:7].sum(0))
 
@@ -146,7 +169,9 @@ def check_control_flow() -> None:
 
 def check_dtype_casts() -> None:
     a = (RNG(0).standard_normal(64) * 90).astype(np.float32)
-    h, w, d, i, j = (np.zeros(64, t) for t in (np.float16, "bfloat16", np.float64, np.int32, np.int8))
+    h, w, d, i, j = (
+        np.zeros(64, t) for t in (np.float16, "bfloat16", np.float64, np.int32, np.int8)
+    )
     _run(kernels.dtype_casts(), a, h, w, d, i, j)
     np.testing.assert_array_equal(h, a.astype(np.float16))
     np.testing.assert_array_equal(d, a.astype(np.float64) / 3)
@@ -185,7 +210,9 @@ def check_scalars() -> None:
     np.testing.assert_array_equal(b, a * np.float32(2.5) + np.float32(3))
 
 
-CHECKS: dict[str, Callable[[], None]] = {n[6:]: f for n, f in list(globals().items()) if n.startswith("check_")}
+CHECKS: dict[str, Callable[[], None]] = {
+    n[6:]: f for n, f in list(globals().items()) if n.startswith("check_")
+}
 
 
 @pytest.mark.parametrize("name", list(kernels.ZOO))

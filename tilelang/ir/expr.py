@@ -77,6 +77,20 @@ class Expr(Node):
     def __rmod__(self, o: Any) -> Expr:
         return binary(FloorMod, o, self)
 
+    def __pow__(self, o: Any) -> NoReturn:
+        raise TypeError(f"`**` on `{self}`: use T.pow(x, y), or multiply")
+
+    def __rpow__(self, o: Any) -> NoReturn:
+        raise TypeError(f"`**` with the exponent `{self}`: use T.pow(x, y), or T.exp2(y) for 2 ** y")
+
+    def __abs__(self) -> NoReturn:
+        raise TypeError(f"abs() of `{self}`: use T.abs(x)")
+
+    def __float__(self) -> float:
+        if type(self) is Const:
+            return float(self.value)
+        raise TypeError(f"float() of `{self}`, known only when the kernel runs: use T.cast(x, 'float32')")
+
     def __neg__(self) -> Expr:
         return neg(self)
 
@@ -414,6 +428,8 @@ def _operands(a: Any, b: Any) -> tuple[Expr, Expr]:
     eb = b if isinstance(b, Expr) else None
     x = ea if ea is not None else as_expr(a, eb.dtype if eb is not None else None)
     y = eb if eb is not None else as_expr(b, x.dtype)
+    if type(x) is StringImm or type(y) is StringImm:
+        raise TypeError(f"text in arithmetic: {x} and {y}")
     if x.dtype is y.dtype and not x.dtype.is_bool:
         return x, y
     to = promote(x.dtype, y.dtype)

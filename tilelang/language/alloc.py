@@ -19,7 +19,13 @@ from .values import VarRef, plain, scalar, store
 
 
 def _alloc(
-    what: str, shape: Any, dtype: Any, scope: str, *, static: bool = True, name: str = "",
+    what: str,
+    shape: Any,
+    dtype: Any,
+    scope: str,
+    *,
+    static: bool = True,
+    name: str = "",
     annotations: dict[str, Any] | None = None,
 ) -> Buffer:
     t = current(what)
@@ -27,8 +33,10 @@ def _alloc(
     symbolic = [d for d in dims if isinstance(d, Expr)]
     if static and symbolic:
         raise t.error(
-            f"{what}: the size `{symbolic[0]}` is known only when the kernel runs", "TL0304",
-            "memory inside a kernel needs a compile-time size: pass it to the factory, or use T.const", ShapeError,
+            f"{what}: the size `{symbolic[0]}` is known only when the kernel runs",
+            "TL0304",
+            "memory inside a kernel needs a compile-time size: pass it to the factory, or use T.const",
+            ShapeError,
         )
     buffer = Buffer(name, dims, as_dtype(dtype, what), scope, None, None, t.span())
     _emit(t, buffer, annotations or {})
@@ -43,8 +51,10 @@ def _in_kernel(what: str) -> Trace:
     t = current(what)
     if not t.in_kernel and not t.symbolic:
         raise t.error(
-            f"{what} is memory of a thread block and needs a kernel around it", "TL0402",
-            "put it inside `with T.Kernel(...)`", ScopeError,
+            f"{what} is memory of a thread block and needs a kernel around it",
+            "TL0402",
+            "put it inside `with T.Kernel(...)`",
+            ScopeError,
         )
     return t
 
@@ -53,7 +63,12 @@ def alloc_shared(shape: Any, dtype: Any, scope: str = Scope.SHARED) -> Buffer:
     """Memory shared by the threads of a block; uninitialised."""
     t = _in_kernel("T.alloc_shared")
     if scope not in (Scope.SHARED, Scope.SHARED_STATIC):
-        raise t.error(f"T.alloc_shared: unknown scope {scope!r}", "TL0403", "'shared.dyn' or 'shared'", ScopeError)
+        raise t.error(
+            f"T.alloc_shared: unknown scope {scope!r}",
+            "TL0403",
+            "'shared.dyn' or 'shared'",
+            ScopeError,
+        )
     if as_dtype(dtype, "T.alloc_shared").is_bool:
         scope = Scope.SHARED_STATIC
     return _alloc("T.alloc_shared", shape, dtype, scope)
@@ -82,7 +97,9 @@ def alloc_var(dtype: Any, *args: Any, init: Any = None, scope: str = Scope.VAR) 
         elif init is None:
             init = extra
         else:
-            raise t.error("T.alloc_var: two initial values", "TL0520", "give init= once", OptionError)
+            raise t.error(
+                "T.alloc_var: two initial values", "TL0520", "give init= once", OptionError
+            )
     buffer = _alloc("T.alloc_var", (1,), dtype, scope)
     if init is not None:
         value = scalar(t, plain(init), "T.alloc_var: init", buffer.dtype)
@@ -103,20 +120,30 @@ def alloc_barrier(arrive_count: int | Sequence[int]) -> Buffer:
     counts = [const_int(plain(c)) for c in items]
     if not counts or any(c is None or c < 1 for c in counts):
         raise t.error(
-            f"T.alloc_barrier: arrival counts must be constants >= 1, got {arrive_count}", "TL0521",
-            "the number of threads that arrive in each phase", OptionError,
+            f"T.alloc_barrier: arrival counts must be constants >= 1, got {arrive_count}",
+            "TL0521",
+            "the number of threads that arrive in each phase",
+            OptionError,
         )
     return _alloc(
-        "T.alloc_barrier", (len(counts),), "uint64", Scope.BARRIER, annotations={"arrive_count": tuple(counts)}
+        "T.alloc_barrier",
+        (len(counts),),
+        "uint64",
+        Scope.BARRIER,
+        annotations={"arrive_count": tuple(counts)},
     )
 
 
-def alloc_buffer(shape: Any, dtype: Any = "float32", scope: str = Scope.GLOBAL, **options: Any) -> Buffer:
+def alloc_buffer(
+    shape: Any, dtype: Any = "float32", scope: str = Scope.GLOBAL, **options: Any
+) -> Buffer:
     """Memory of any scope, by its name."""
     t = current("T.alloc_buffer")
     if options:
         raise t.error(
-            f"T.alloc_buffer: unknown option(s) {', '.join(options)}", "TL0522", "its parameters are shape, dtype and scope",
+            f"T.alloc_buffer: unknown option(s) {', '.join(options)}",
+            "TL0522",
+            "its parameters are shape, dtype and scope",
             OptionError,
         )
     return _alloc("T.alloc_buffer", shape, dtype, scope, static=scope != Scope.GLOBAL)

@@ -23,7 +23,9 @@ def _annotations(t: Trace) -> dict[str, Any]:
 def _buffers(t: Trace, what: str, items: Mapping[Any, Any]) -> dict[Buffer, Any]:
     for b in items:
         if not isinstance(b, Buffer):
-            raise t.error(f"{what}: {b!r} is not a buffer", "TL0227", "keys are buffers", TypeMismatchError)
+            raise t.error(
+                f"{what}: {b!r} is not a buffer", "TL0227", "keys are buffers", TypeMismatchError
+            )
     return dict(items)
 
 
@@ -46,14 +48,19 @@ def annotate_safe_value(values: Mapping[Buffer, Any]) -> None:
 def annotate_l2_hit_ratio(ratios: Mapping[Buffer, float]) -> None:
     """Which share of accesses to a global buffer is expected to hit a persisting part of the L2."""
     t = current("T.annotate_l2_hit_ratio")
-    _annotations(t).setdefault("l2_hit_ratio", {}).update(_buffers(t, "T.annotate_l2_hit_ratio", ratios))
+    _annotations(t).setdefault("l2_hit_ratio", {}).update(
+        _buffers(t, "T.annotate_l2_hit_ratio", ratios)
+    )
 
 
 def annotate_restrict_buffers(*buffers: Buffer) -> None:
     """These buffers may overlap others."""
     t = current("T.annotate_restrict_buffers")
     old = _annotations(t).get("no_restrict", ())
-    _annotations(t)["no_restrict"] = (*old, *_buffers(t, "T.annotate_restrict_buffers", dict.fromkeys(buffers)))
+    _annotations(t)["no_restrict"] = (
+        *old,
+        *_buffers(t, "T.annotate_restrict_buffers", dict.fromkeys(buffers)),
+    )
 
 
 def annotate_min_blocks_per_sm(n: int) -> None:
@@ -65,7 +72,9 @@ def annotate_min_blocks_per_sm(n: int) -> None:
 def _count(t: Trace, what: str, n: Any) -> int:
     value = const_int(plain(n))
     if value is None or value < 0:
-        raise t.error(f"{what}: needs a constant >= 0, got {n}", "TL0560", "use a Python number", OptionError)
+        raise t.error(
+            f"{what}: needs a constant >= 0, got {n}", "TL0560", "use a Python number", OptionError
+        )
     return value
 
 
@@ -73,7 +82,12 @@ def use_swizzle(panel_size: int, order: str = "row", enable: bool = True) -> Non
     """Walks the grid in panels of `panel_size` blocks, so that neighbours share operands in the L2."""
     t, launch = kernel_trace("T.use_swizzle")
     if order not in ("row", "column"):
-        raise t.error(f"T.use_swizzle: unsupported swizzle order {order!r}", "TL0561", "'row' or 'column'", OptionError)
+        raise t.error(
+            f"T.use_swizzle: unsupported swizzle order {order!r}",
+            "TL0561",
+            "'row' or 'column'",
+            OptionError,
+        )
     if enable:
         launch.annotations["swizzle"] = (_count(t, "T.use_swizzle: panel_size", panel_size), order)
 
@@ -126,14 +140,19 @@ def annotate_compile_flags(flags: Any) -> None:
 def annotate_pass_configs(configs: Mapping[str, Any]) -> None:
     """Pass configs for this function, merged with those of the decorator."""
     t = current("T.annotate_pass_configs")
-    t.attrs["pass_configs"] = {**t.attrs.get("pass_configs", {}), **{str(k): v for k, v in configs.items()}}
+    t.attrs["pass_configs"] = {
+        **t.attrs.get("pass_configs", {}),
+        **{str(k): v for k, v in configs.items()},
+    }
 
 
 def import_source(source: str) -> None:
     """Source text put before the kernel: functions for T.call_extern."""
     t = current("T.import_source")
     if not isinstance(source, str):
-        raise t.error("T.import_source needs text", "TL0228", "pass the source as a string", TypeMismatchError)
+        raise t.error(
+            "T.import_source needs text", "TL0228", "pass the source as a string", TypeMismatchError
+        )
     t.attrs["import_source"] = t.attrs.get("import_source", "") + source + "\n"
 
 
@@ -154,5 +173,7 @@ def pdl_trigger() -> None:
 
 
 __all__ = [
-    n for n, v in list(globals().items()) if not n.startswith("_") and getattr(v, "__module__", "") == __name__
+    n
+    for n, v in list(globals().items())
+    if not n.startswith("_") and getattr(v, "__module__", "") == __name__
 ]

@@ -39,7 +39,9 @@ def source_of(fn: FunctionType) -> Source:
     """The definition of `fn`; LanguageError where its text cannot be found."""
     code = fn.__code__
     lines = linecache.getlines(code.co_filename, fn.__globals__)
-    found = _index(code.co_filename, lines).get((code.co_firstlineno, code.co_name)) if lines else None
+    found = (
+        _index(code.co_filename, lines).get((code.co_firstlineno, code.co_name)) if lines else None
+    )
     if found is None:
         found = _from_loader(fn, code)
     if found is None:

@@ -65,10 +65,13 @@ class ConstPlan:
                 out[name] = int(given[name])
                 continue
             places = self.matchers[name]
-            place = next((m for m in places if m.index < len(runtime) and runtime[m.index] is not None), None)
+            place = next(
+                (m for m in places if m.index < len(runtime) and runtime[m.index] is not None), None
+            )
             if place is None:
                 raise ArgumentValueError(
-                    f"no value for T.const `{name}`", code="TL0910",
+                    f"no value for T.const `{name}`",
+                    code="TL0910",
                     help=f"pass it as a keyword argument, `{name}=<value>`, or pass the tensor `{places[0].param}`",
                 )
             out[name] = place.read(runtime[place.index])
@@ -103,13 +106,19 @@ class EagerFunction:
     def bare_names(self) -> tuple[str, ...]:
         """Run-time parameters whose shape and dtype come from the argument (`A: T.Tensor`)."""
         redeclared = _annotated_in_body(self.fn)
-        specs = {n: runtime_annotation(self.annotations.get(n)) for n in self.runtime_names if n not in redeclared}
+        specs = {
+            n: runtime_annotation(self.annotations.get(n))
+            for n in self.runtime_names
+            if n not in redeclared
+        }
         return tuple(n for n, s in specs.items() if isinstance(s, TensorSpec) and s.shape is None)
 
     def is_eager(self) -> bool:
         return detect_mode(self.fn) == "eager"
 
-    def split(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], list[Any], dict[str, Any]]:
+    def split(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], list[Any], dict[str, Any]]:
         """(compile-time arguments by name, run-time arguments in order (None: not passed), keywords that
         are not parameters: values of T.const names)."""
         parameters = self.signature.parameters
@@ -118,13 +127,16 @@ class EagerFunction:
         if len(args) > len(parameters):
             raise ArgumentTypeError(
                 f"too many positional arguments for `{self.__name__}`: expected at most {len(parameters)}, got {len(args)}",
-                code="TL0911", help=f"its parameters are: {', '.join(parameters)}",
+                code="TL0911",
+                help=f"its parameters are: {', '.join(parameters)}",
             )
         values = dict(zip(parameters, args, strict=False))
         twice = [n for n in values if n in given]
         if twice:
             raise ArgumentTypeError(
-                f"`{self.__name__}` got argument `{twice[0]}` twice", code="TL0912", help="pass it once"
+                f"`{self.__name__}` got argument `{twice[0]}` twice",
+                code="TL0912",
+                help="pass it once",
             )
         values.update(given)
         runtime = [values.get(n, _default(parameters[n])) for n in self.runtime_names]
@@ -134,12 +146,16 @@ class EagerFunction:
                 continue
             if n not in values and p.default is inspect.Parameter.empty:
                 raise ArgumentTypeError(
-                    f"`{self.__name__}` needs the compile-time argument `{n}`", code="TL0913", help=f"pass `{n}=...`"
+                    f"`{self.__name__}` needs the compile-time argument `{n}`",
+                    code="TL0913",
+                    help=f"pass `{n}=...`",
                 )
             compile_time[n] = values.get(n, p.default)
         return compile_time, runtime, extra
 
-    def plan(self, compile_time: Mapping[str, Any], metas: Mapping[str, Any] | None = None) -> ConstPlan:
+    def plan(
+        self, compile_time: Mapping[str, Any], metas: Mapping[str, Any] | None = None
+    ) -> ConstPlan:
         """Phase 1: the T.const names of the function for these compile-time arguments."""
         t = Trace(self.fn.__name__, symbolic=True)
         with fresh_session():
@@ -158,12 +174,15 @@ class EagerFunction:
         for name in extra:
             if name not in known:
                 raise ArgumentTypeError(
-                    f"`{self.__name__}` has no parameter or T.const size `{name}`", code="TL0914",
+                    f"`{self.__name__}` has no parameter or T.const size `{name}`",
+                    code="TL0914",
                     help=did_you_mean(name, known) or f"it has: {', '.join(known)}",
                 )
 
     def trace(
-        self, compile_time: Mapping[str, Any], const_values: Mapping[str, int] | None = None,
+        self,
+        compile_time: Mapping[str, Any],
+        const_values: Mapping[str, int] | None = None,
         metas: Mapping[str, Any] | None = None,
     ) -> PrimFunc:
         """Phase 2: the PrimFunc. Outputs (T.empty) follow the parameters; `outputs` lists them in the
@@ -175,8 +194,10 @@ class EagerFunction:
             untyped = [n for n, p in zip(self.runtime_names, params, strict=True) if p is None]
             if untyped:
                 raise LanguageError(
-                    f"parameter `{untyped[0]}` was not annotated before the end of `{self.__name__}`", code="TL0154",
-                    span=parameter_span(self.fn, untyped[0]), help="annotate it at the top of the body",
+                    f"parameter `{untyped[0]}` was not annotated before the end of `{self.__name__}`",
+                    code="TL0154",
+                    span=parameter_span(self.fn, untyped[0]),
+                    help="annotate it at the top of the body",
                 )
             outputs = self._outputs(t, result, len(params))
             for n, b in enumerate(t.outputs):
@@ -185,14 +206,18 @@ class EagerFunction:
 
     # ---------------------------------------------------------------------------------- inside
 
-    def _run(self, t: Trace, compile_time: Mapping[str, Any], metas: Mapping[str, Any] | None) -> Any:
+    def _run(
+        self, t: Trace, compile_time: Mapping[str, Any], metas: Mapping[str, Any] | None
+    ) -> Any:
         values: dict[str, Any] = {}
         for name in self.runtime_names:
             spec = runtime_annotation(self.annotations.get(name))
             if isinstance(spec, TensorSpec) and spec.shape is None and metas and name in metas:
                 spec = with_meta(spec, metas[name])
             known = spec is not None and not (isinstance(spec, TensorSpec) and spec.shape is None)
-            values[name] = parameter(name, spec, parameter_span(self.fn, name)) if known and spec else None
+            values[name] = (
+                parameter(name, spec, parameter_span(self.fn, name)) if known and spec else None
+            )
         t.params = dict(values)
         normalised = {n: _normal(v) for n, v in compile_time.items()}
         protocol = Protocol(t, lambda name, annotation: redeclare(t, name, annotation))
@@ -209,8 +234,14 @@ class EagerFunction:
         for index, name in enumerate(self.runtime_names):
             p = t.params.get(name)
             if isinstance(p, Buffer):
-                out += [ConstMatcher(name, index, "shape", d) for d, e in enumerate(p.shape) if e is var]
-                out += [ConstMatcher(name, index, "stride", d) for d, e in enumerate(p.strides or ()) if e is var]
+                out += [
+                    ConstMatcher(name, index, "shape", d) for d, e in enumerate(p.shape) if e is var
+                ]
+                out += [
+                    ConstMatcher(name, index, "stride", d)
+                    for d, e in enumerate(p.strides or ())
+                    if e is var
+                ]
         return tuple(out)
 
     def _plan(self, t: Trace) -> ConstPlan:
@@ -218,26 +249,37 @@ class EagerFunction:
         for name, places in matchers.items():
             if not places:
                 raise LanguageError(
-                    f"T.const `{name}` is not a dimension or stride of any tensor parameter on its own", code="TL0155",
+                    f"T.const `{name}` is not a dimension or stride of any tensor parameter on its own",
+                    code="TL0155",
                     span=parameter_span(self.fn, ""),
                     help=f"use it bare in an annotation, e.g. T.Tensor(({name},), ...), or make it a parameter",
                 )
         return ConstPlan(tuple(matchers), matchers)
 
     def _outputs(self, t: Trace, result: Any, first: int) -> tuple[int, ...]:
-        returned = [] if result is None else list(result) if isinstance(result, (tuple, list)) else [result]
+        returned = (
+            []
+            if result is None
+            else list(result)
+            if isinstance(result, (tuple, list))
+            else [result]
+        )
         span = _return_span(self.fn)
         for r in returned:
             if not any(r is b for b in t.outputs):
                 raise LanguageError(
-                    f"only tensors made by T.empty can be returned, got {r!r}", code="TL0156", span=span,
+                    f"only tensors made by T.empty can be returned, got {r!r}",
+                    code="TL0156",
+                    span=span,
                     help="a tensor that was passed in is updated in place and needs no return",
                 )
         missing = [b for b in t.outputs if not any(b is r for r in returned)]
         if missing:
             raise LanguageError(
-                f"`{missing[0].name or 'a tensor'}` was made by T.empty but is not returned", code="TL0157",
-                span=missing[0].span, help="return it; scratch memory is T.alloc_global",
+                f"`{missing[0].name or 'a tensor'}` was made by T.empty but is not returned",
+                code="TL0157",
+                span=missing[0].span,
+                help="return it; scratch memory is T.alloc_global",
             )
         return tuple(first + next(i for i, b in enumerate(t.outputs) if b is r) for r in returned)
 
@@ -262,7 +304,12 @@ def _annotated_in_body(fn: FunctionType) -> frozenset[str]:
     names = {a.arg for a in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)}
     found = set()
     for s in _own_statements(node.body):
-        if isinstance(s, ast.AnnAssign) and s.value is None and isinstance(s.target, ast.Name) and s.target.id in names:
+        if (
+            isinstance(s, ast.AnnAssign)
+            and s.value is None
+            and isinstance(s.target, ast.Name)
+            and s.target.id in names
+        ):
             found.add(s.target.id)
     return frozenset(found)
 
@@ -289,7 +336,7 @@ _EAGER_CALLS = frozenset({"Kernel", "ClusterKernel", "CUDASourceCodeKernel", "co
 
 
 def detect_mode(fn: Callable[..., Any]) -> str:
-    """"lazy": `fn` is a factory that returns a PrimFunc; "eager": `fn` is the kernel.
+    """ "lazy": `fn` is a factory that returns a PrimFunc; "eager": `fn` is the kernel.
 
     Decided without running it: an inner `@T.prim_func` makes it a factory; a kernel launch, T.const,
     T.empty or a run-time parameter makes it a kernel. What is left calls some other factory.
@@ -299,7 +346,11 @@ def detect_mode(fn: Callable[..., Any]) -> str:
         return "lazy"
     node = source_of(target).node
     for n in ast.walk(node):
-        if isinstance(n, ast.FunctionDef) and n is not node and any(_is_prim_func(d) for d in n.decorator_list):
+        if (
+            isinstance(n, ast.FunctionDef)
+            and n is not node
+            and any(_is_prim_func(d) for d in n.decorator_list)
+        ):
             return "lazy"
     eager = EagerFunction(target)
     for n in _own_statements(node.body):
@@ -312,4 +363,6 @@ def detect_mode(fn: Callable[..., Any]) -> str:
 
 def _is_prim_func(decorator: ast.expr) -> bool:
     d = decorator.func if isinstance(decorator, ast.Call) else decorator
-    return (d.attr if isinstance(d, ast.Attribute) else d.id if isinstance(d, ast.Name) else "") == "prim_func"
+    return (
+        d.attr if isinstance(d, ast.Attribute) else d.id if isinstance(d, ast.Name) else ""
+    ) == "prim_func"

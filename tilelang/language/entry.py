@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """From a decorated function to an `ir.PrimFunc`: `@T.prim_func`, and eager functions.
 
-    trace_prim_func(fn)        a function whose annotated parameters are the kernel's
-    EagerFunction(fn)          a function under @tilelang.jit that is the kernel itself:
-        .split(args, kwargs)   which arguments are compiled in, which are passed at run time
-        .plan(compile_time)    phase 1: which T.const sizes there are and where to read them
-        .trace(...)            phase 2: the PrimFunc for given constants
-    detect_mode(fn)            "lazy" (a factory that returns a PrimFunc) or "eager"
+trace_prim_func(fn)        a function whose annotated parameters are the kernel's
+EagerFunction(fn)          a function under @tilelang.jit that is the kernel itself:
+    .split(args, kwargs)   which arguments are compiled in, which are passed at run time
+    .plan(compile_time)    phase 1: which T.const sizes there are and where to read them
+    .trace(...)            phase 2: the PrimFunc for given constants
+detect_mode(fn)            "lazy" (a factory that returns a PrimFunc) or "eager"
 """
 
 from __future__ import annotations
@@ -29,7 +29,13 @@ from .tensor import TensorSpec, runtime_annotation, with_meta
 from .trace import Trace
 
 __all__ = [
-    "ConstMatcher", "ConstPlan", "EagerFunction", "PrimFuncCreater", "detect_mode", "prim_func", "trace_prim_func",
+    "ConstMatcher",
+    "ConstPlan",
+    "EagerFunction",
+    "PrimFuncCreater",
+    "detect_mode",
+    "prim_func",
+    "trace_prim_func",
 ]
 
 
@@ -40,7 +46,9 @@ class PrimFuncCreater:
     a dtype per bare parameter makes the PrimFunc.
     """
 
-    def __init__(self, orig_func: Callable[..., Any], outer: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, orig_func: Callable[..., Any], outer: Mapping[str, Any] | None = None
+    ) -> None:
         self.orig_func = orig_func
         self.outer = outer
         self.__name__ = orig_func.__name__
@@ -54,7 +62,11 @@ class PrimFuncCreater:
 
 
 def prim_func(
-    func: Callable[..., Any] | None = None, *, eager_jit: bool = False, private: bool = False, check_well_formed: bool = True
+    func: Callable[..., Any] | None = None,
+    *,
+    eager_jit: bool = False,
+    private: bool = False,
+    check_well_formed: bool = True,
 ) -> Any:
     """`@T.prim_func`: traces the function now, from its annotated parameters."""
     if func is None:
@@ -66,7 +78,8 @@ def prim_func(
 def _prim_func(func: Callable[..., Any], outer: Mapping[str, Any]) -> Any:
     if not isinstance(func, types.FunctionType):
         raise LanguageError(
-            f"@T.prim_func needs a function, got {type(func).__name__}", code="TL0118",
+            f"@T.prim_func needs a function, got {type(func).__name__}",
+            code="TL0118",
             help="put it directly above a `def`",
         )
     annotations = annotations_of(func, outer)
@@ -93,7 +106,9 @@ def trace_prim_func(
             spec = runtime_annotation(annotations.get(name), python_types=True)
             if spec is None:
                 raise TypeMismatchError(
-                    f"parameter `{name}` of `{fn.__name__}` has no tensor or scalar annotation", code="TL0209", span=span,
+                    f"parameter `{name}` of `{fn.__name__}` has no tensor or scalar annotation",
+                    code="TL0209",
+                    span=span,
                     help=f"write e.g. `{name}: T.Tensor((M, N), T.float16)` or `{name}: T.int32`",
                 )
             if isinstance(spec, TensorSpec) and spec.shape is None and metas and name in metas:

@@ -7,15 +7,23 @@ expression classes become typed ones; errors of the user's own code pass unchang
 """
 
 from __future__ import annotations
+import __future__
 
 import ast
 import types
 from typing import TYPE_CHECKING, Any
 
-from tilelang.errors import BoundsError, InternalError, LanguageError, Span, TileError, TypeMismatchError
+from tilelang.errors import (
+    BoundsError,
+    InternalError,
+    LanguageError,
+    Span,
+    TileError,
+    TypeMismatchError,
+)
 
 from .capture import source_of
-from .rewrite import TRACE_NAME, rewrite_function
+from .rewrite import TRACE_NAME, locate, rewrite_function
 from .trace import Calls, tracing
 
 if TYPE_CHECKING:
@@ -43,19 +51,22 @@ def rewritten_code(fn: FunctionType, outer: tuple[str, ...] = ()) -> CodeType:
 def _compile(fn: FunctionType, outer: tuple[str, ...]) -> CodeType:
     source = source_of(fn)
     inner = rewrite_function(source.node, source.file)
+    inner.name = "_tl_body_"  # its own name must stay the global (or closure) that the user sees
     names = [TRACE_NAME, *fn.__code__.co_freevars, *outer]
     args = ast.arguments([], [ast.arg(n) for n in names], None, [], [], None, [])
     factory = ast.FunctionDef("_tl_factory_", args, [inner], [])
-    module = ast.Module([ast.fix_missing_locations(ast.copy_location(factory, inner))], [])
+    module = ast.Module([ast.copy_location(factory, inner)], [])
+    locate(module)
     flags = fn.__code__.co_flags & _future_flags()
     code = compile(module, source.file, "exec", flags=flags, dont_inherit=True)
     (made,) = [c for c in code.co_consts if isinstance(c, types.CodeType)]
-    return next(c for c in made.co_consts if isinstance(c, types.CodeType) and c.co_name == source.node.name)
+    body = next(
+        c for c in made.co_consts if isinstance(c, types.CodeType) and c.co_name == inner.name
+    )
+    return body.replace(co_name=fn.__name__, co_qualname=fn.__qualname__)
 
 
 def _future_flags() -> int:
-    import __future__
-
     flags = 0
     for name in __future__.all_feature_names:
         flags |= getattr(__future__, name).compiler_flag
@@ -63,7 +74,10 @@ def _future_flags() -> int:
 
 
 def execute(
-    fn: FunctionType, protocol: Protocol, args: tuple[Any, ...], kwargs: Mapping[str, Any],
+    fn: FunctionType,
+    protocol: Protocol,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
     outer: Mapping[str, Any] | None = None,
 ) -> Any:
     """Calls the traced form of `fn`. outer: values of names that only its enclosing function knows."""
@@ -90,7 +104,7 @@ def _needed(fn: FunctionType, outer: Mapping[str, Any] | None) -> dict[str, Any]
     Python leaves a name out of the closure that occurs in nothing but an annotation of a local name
     under `from __future__ import annotations`.
     """
-    if not outer:
+    if not outer or not fn.__code__.co_flags & __future__.annotations.compiler_flag:
         return {}
     known = {*fn.__code__.co_freevars, *fn.__code__.co_varnames, *fn.__code__.co_cellvars}
     names = {
@@ -100,7 +114,11 @@ def _needed(fn: FunctionType, outer: Mapping[str, Any] | None) -> dict[str, Any]
         for n in ast.walk(s.annotation)
         if isinstance(n, ast.Name)
     }
-    return {n: outer[n] for n in sorted(names) if n not in known and n not in fn.__globals__ and n in outer}
+    return {
+        n: outer[n]
+        for n in sorted(names)
+        if n not in known and n not in fn.__globals__ and n in outer
+    }
 
 
 def _cause(error: BaseException) -> BaseException | None:
@@ -115,14 +133,26 @@ def located(error: Exception, t: Trace) -> Exception:
     if not _raised_by_us(error.__traceback__):
         return error
     if isinstance(error, IndexError):
-        return BoundsError(str(error), code="TL1202", span=span, help="give one index per dimension")
-    if isinstance(error, TypeError):
-        return TypeMismatchError(
-            str(error), code="TL0207", span=span, help="see the language reference for what each operation takes"
+        return BoundsError(
+            str(error),
+            code="TL1202",
+            span=span,
+            help="give one index per dimension; `:` is all of one",
         )
+    if isinstance(error, TypeError):
+        return TypeMismatchError(str(error), code="TL0207", span=span, help=_help_for(str(error)))
     if isinstance(error, AttributeError):
         return error
-    return LanguageError(str(error), code="TL0115", span=span, help="check the arguments of this call")
+    return LanguageError(
+        str(error), code="TL0115", span=span, help="check the arguments of this call"
+    )
+
+
+def _help_for(message: str) -> str:
+    """What to do about a Python operation that a run-time value does not have."""
+    if "known only when the kernel runs" in message:
+        return "Python's own max, min, any, `if` in a comprehension, … need values: use T.max, T.min, T.if_then_else or an `if` statement"
+    return "cast the operands with T.cast, or use the `T.` function for this operation"
 
 
 def _raised_by_us(tb: TracebackType | None) -> bool:
@@ -141,6 +171,6 @@ def _span_of_traceback(tb: TracebackType | None, t: Trace) -> Span | None:
     found: Span | None = None
     while tb is not None:
         if t.is_traced(tb.tb_frame.f_code):
-            found = t.place_at(tb.tb_frame.f_code, tb.tb_lasti, tb.tb_lineno)
+            found = t.place_at(tb.tb_frame.f_code, tb.tb_lasti)
         tb = tb.tb_next
     return found

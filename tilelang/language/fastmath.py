@@ -19,7 +19,11 @@ def _fast(name: str) -> Callable[[Any], Expr]:
     def function(x: Any) -> Expr:
         e = operand(x, what)
         if not e.dtype.is_float:
-            raise fail(f"{what} only supports floating-point inputs, but got {e.dtype}", "TL0222", f"cast it, or use T.{name}")
+            raise fail(
+                f"{what} only supports floating-point inputs, but got {e.dtype}",
+                "TL0222",
+                f"cast it, or use T.{name}",
+            )
         wide = DType("float32").with_lanes(e.dtype.lanes)
         return ir.cast(call(f"fast_{name}", [ir.cast(e, wide)], wide), e.dtype)
 
@@ -34,17 +38,27 @@ fast_rcp = _fast("rcp")
 
 def _nearest(what: str, rounding: str) -> None:
     if rounding not in ("rn", "rz", "ru", "rd"):
-        raise fail(f"{what}: unknown rounding mode {rounding!r}", "TL0544", "one of rn, rz, ru, rd", OptionError)
+        raise fail(
+            f"{what}: unknown rounding mode {rounding!r}",
+            "TL0544",
+            "one of rn, rz, ru, rd",
+            OptionError,
+        )
     if rounding != "rn":
         raise fail(
-            f"{what}: rounding mode {rounding!r} is not supported yet", "TL0545", "use 'rn' (to nearest even)", OptionError
+            f"{what}: rounding mode {rounding!r} is not supported yet",
+            "TL0545",
+            "use 'rn' (to nearest even)",
+            OptionError,
         )
 
 
 def _fma(a: Any, b: Any, c: Any, what: str) -> Expr:
     """Rounded once and never contracted with its neighbours, which plain `a * b + c` could be."""
     e = operand(a, what)
-    return call("fma", [e, ir.cast(operand(b, what), e.dtype), ir.cast(operand(c, what), e.dtype)], e.dtype)
+    return call(
+        "fma", [e, ir.cast(operand(b, what), e.dtype), ir.cast(operand(c, what), e.dtype)], e.dtype
+    )
 
 
 def ieee_add(a: Any, b: Any, rounding_mode: str = "rn") -> Expr:
@@ -121,7 +135,8 @@ def dp4a(A: Any, B: Any, C: Any) -> None:
     a, b, c = (_first(x, n) for x, n in ((A, "A"), (B, "B"), (C, "C")))
     if str(a.dtype) not in ("int8", "uint8") or a.dtype is not b.dtype or str(c.dtype) != "int32":
         raise fail(
-            f"dp4a requires int8 operands and an int32 accumulator, got {a.dtype}, {b.dtype} and {c.dtype}", "TL0224",
+            f"dp4a requires int8 operands and an int32 accumulator, got {a.dtype}, {b.dtype} and {c.dtype}",
+            "TL0224",
             "cast the operands, or write the products out",
         )
     total: Expr = c
@@ -138,4 +153,6 @@ def _first(x: Any, name: str) -> Load:
         return Load(x.buffer, x.offsets)
     if isinstance(x, Load):
         return x
-    raise fail(f"T.dp4a: {name} must be a buffer or an element of one, got {x!r}", "TL0225", "e.g. A[i]")
+    raise fail(
+        f"T.dp4a: {name} must be a buffer or an element of one, got {x!r}", "TL0225", "e.g. A[i]"
+    )

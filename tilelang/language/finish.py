@@ -7,7 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 from tilelang.errors import LanguageError, Note, Span
 from tilelang.ir import (
-    Alloc, Bind, Buffer, Expr, For, Launch, Load, Node, Parallel, PrimFunc, Region, Seq, Stmt, Store, Var,
+    Alloc,
+    Bind,
+    Buffer,
+    Expr,
+    For,
+    Launch,
+    Load,
+    Node,
+    Parallel,
+    PrimFunc,
+    Region,
+    Seq,
+    Stmt,
+    Store,
+    Var,
 )
 
 from .capture import source_of
@@ -18,7 +32,9 @@ if TYPE_CHECKING:
     from .trace import Trace
 
 
-def finished_func(t: Trace, fn: FunctionType, params: list[Buffer | Var], outputs: tuple[int, ...] = ()) -> PrimFunc:
+def finished_func(
+    t: Trace, fn: FunctionType, params: list[Buffer | Var], outputs: tuple[int, ...] = ()
+) -> PrimFunc:
     source = source_of(fn)
     span = Span.of(source.node, source.file, fn.__name__)
     span = Span(span.file, span.line, span.col, span.line, None, span.function)
@@ -72,9 +88,17 @@ class _Scopes:
         self._forget()
 
     def binder(self, s: Any) -> None:
-        for e in (s.start, s.extent) if type(s) is For else s.extents if type(s) is Parallel else s.grid:
+        for e in (
+            (s.start, s.extent) if type(s) is For else s.extents if type(s) is Parallel else s.grid
+        ):
             self.expr(e)
-        new = (s.var,) if type(s) is For else s.vars if type(s) is Parallel else (*s.block_vars, *s.thread_vars)
+        new = (
+            (s.var,)
+            if type(s) is For
+            else s.vars
+            if type(s) is Parallel
+            else (*s.block_vars, *s.thread_vars)
+        )
         self.known.update(new)
         self.scoped((s.body,))
         self.known.difference_update(new)
@@ -117,7 +141,10 @@ class _Scopes:
     def out_of_scope(self, what: str, defined: Span | None) -> None:
         notes = [Note(what, defined, "allocated")] if defined is not None else []
         raise LanguageError(
-            f"{what} is used where it does not exist", code="TL0153", span=self.span, notes=notes,
+            f"{what} is used where it does not exist",
+            code="TL0153",
+            span=self.span,
+            notes=notes,
             help="a size must occur as a dimension of a tensor parameter or be a scalar parameter; a value made "
             "inside a loop, a branch or a kernel ends with it (T.alloc_var before it keeps one)",
         )

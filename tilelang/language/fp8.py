@@ -14,7 +14,9 @@ _TYPES = {"e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2"}
 def determine_fp8_type(fp8_format: str = "e4m3") -> str:
     """The dtype name of a format, "e4m3" or "e5m2"."""
     if fp8_format not in _TYPES:
-        raise OptionError(f"unknown fp8 format {fp8_format!r}", code="TL0563", help="'e4m3' or 'e5m2'")
+        raise OptionError(
+            f"unknown fp8 format {fp8_format!r}", code="TL0563", help="'e4m3' or 'e5m2'"
+        )
     return _TYPES[fp8_format]
 
 

@@ -35,17 +35,34 @@ class KernelFrame:
             t.emit(seq())
         if t.launch is not None or t.runtime_region() is not None:
             raise t.error(
-                "T.Kernel cannot be inside another T.Kernel, a loop or a branch that is decided at run time", "TL0123",
-                "open it at the top level of the function", LanguageError,
+                "T.Kernel cannot be inside another T.Kernel, a loop or a branch that is decided at run time",
+                "TL0123",
+                "open it at the top level of the function",
+                LanguageError,
             )
         self._region.span = t.span()
         grid = tuple(integer(t, b, "T.Kernel: a block extent") for b in self.blocks) or (const(1),)
         if len(grid) > 3:
-            raise t.error(f"T.Kernel takes up to 3 block extents, got {len(grid)}", "TL0510", "merge some of them", OptionError)
-        names = list(self.names) if len(self.names) == len(grid) else [f"b{a}" for a in _AXES[: len(grid)]]
+            raise t.error(
+                f"T.Kernel takes up to 3 block extents, got {len(grid)}",
+                "TL0510",
+                "merge some of them",
+                OptionError,
+            )
+        names = (
+            list(self.names)
+            if len(self.names) == len(grid)
+            else [f"b{a}" for a in _AXES[: len(grid)]]
+        )
         block_vars = tuple(Var(n) for n in names)
         thread_vars = tuple(Var(f"t{a}") for a in _AXES)
-        t.launch = LaunchInfo(block_vars, grid, thread_vars, _threads(t, self.threads), {**t.next_launch, **self.annotations})
+        t.launch = LaunchInfo(
+            block_vars,
+            grid,
+            thread_vars,
+            _threads(t, self.threads),
+            {**t.next_launch, **self.annotations},
+        )
         t.enter(self._region)
         t.blocks[-1].extend(t.deferred)
         return block_vars[0] if len(block_vars) == 1 and not self.structured else list(block_vars)
@@ -58,7 +75,13 @@ class KernelFrame:
         t.launch = None
         t.emit(
             Launch(
-                info.grid, info.threads, info.block_vars, info.thread_vars, body, info.annotations, self._region.span
+                info.grid,
+                info.threads,
+                info.block_vars,
+                info.thread_vars,
+                body,
+                info.annotations,
+                self._region.span,
             )
         )
 
@@ -68,21 +91,35 @@ def _threads(t: Trace, threads: Any) -> tuple[int, int, int]:
         return (DEFAULT_THREADS, 1, 1)
     items = list(threads) if isinstance(threads, (tuple, list)) else [threads]
     if not 1 <= len(items) <= 3:
-        raise t.error(f"T.Kernel: threads takes 1 to 3 extents, got {len(items)}", "TL0511", "e.g. threads=128", OptionError)
+        raise t.error(
+            f"T.Kernel: threads takes 1 to 3 extents, got {len(items)}",
+            "TL0511",
+            "e.g. threads=128",
+            OptionError,
+        )
     counts = [const_int(plain(i)) for i in items]
     for item, n in zip(items, counts, strict=True):
         if n is None:
             raise t.error(
-                f"T.Kernel: threads must be known at compile time, got {item}", "TL0512", "use a Python number", OptionError
+                f"T.Kernel: threads must be known at compile time, got {item}",
+                "TL0512",
+                "use a Python number",
+                OptionError,
             )
         if n <= 0:
-            raise t.error(f"threads must be positive, got {n}", "TL0513", "e.g. threads=128", OptionError)
+            raise t.error(
+                f"threads must be positive, got {n}", "TL0513", "e.g. threads=128", OptionError
+            )
     x, y, z = ([n for n in counts if n is not None] + [1, 1])[:3]
     return (x, y, z)
 
 
 def Kernel(
-    *blocks: Any, threads: Any = None, prelude: str | None = None, is_cpu: bool = False, cluster_dims: Any = None
+    *blocks: Any,
+    threads: Any = None,
+    prelude: str | None = None,
+    is_cpu: bool = False,
+    cluster_dims: Any = None,
 ) -> KernelFrame:
     """Opens a launch grid of up to 3 extents: `with T.Kernel(gx, gy, threads=128) as (bx, by):`.
 
@@ -137,9 +174,17 @@ def thread_binding(start: Any, stop: Any = None, thread: str = "threadIdx.x") ->
     """The existing index variable named by `thread`, as a value or as the target of a `for`."""
     t, launch = kernel_trace("T.thread_binding")
     kind, _, axis = thread.partition(".")
-    table = {"threadIdx": (launch.thread_vars, launch.threads), "blockIdx": (launch.block_vars, launch.grid)}
+    table = {
+        "threadIdx": (launch.thread_vars, launch.threads),
+        "blockIdx": (launch.block_vars, launch.grid),
+    }
     if kind not in table or axis not in _AXES:
-        raise t.error(f"T.thread_binding: unknown binding {thread!r}", "TL0514", "e.g. thread='threadIdx.x'", OptionError)
+        raise t.error(
+            f"T.thread_binding: unknown binding {thread!r}",
+            "TL0514",
+            "e.g. thread='threadIdx.x'",
+            OptionError,
+        )
     variables, extents = table[kind]
     at = _AXES.index(axis)
     lo, hi = (0, start) if stop is None else (start, stop)
@@ -147,13 +192,24 @@ def thread_binding(start: Any, stop: Any = None, thread: str = "threadIdx.x") ->
     want = const_int(plain(hi))
     if have is None or want is None or const_int(plain(lo)) != 0 or have != want:
         raise t.error(
-            f"T.thread_binding({lo}, {hi}, {thread!r}) is not the kernel's own range of {thread}", "TL0515",
-            f"use T.thread_binding(0, {have}, {thread!r}), or set threads= of T.Kernel", OptionError,
+            f"T.thread_binding({lo}, {hi}, {thread!r}) is not the kernel's own range of {thread}",
+            "TL0515",
+            f"use T.thread_binding(0, {have}, {thread!r}), or set threads= of T.Kernel",
+            OptionError,
         )
     return variables[at]
 
 
 __all__ = [
-    "Kernel", "as_expr", "get_block_binding", "get_block_bindings", "get_block_extent", "get_block_extents",
-    "get_thread_binding", "get_thread_bindings", "get_thread_extent", "get_thread_extents", "thread_binding",
+    "Kernel",
+    "as_expr",
+    "get_block_binding",
+    "get_block_bindings",
+    "get_block_extent",
+    "get_block_extents",
+    "get_thread_binding",
+    "get_thread_bindings",
+    "get_thread_extent",
+    "get_thread_extents",
+    "thread_binding",
 ]

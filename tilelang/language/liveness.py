@@ -28,7 +28,9 @@ class _Liveness:
     def __init__(self) -> None:
         self.escaping: Escaping = {}
 
-    def block(self, stmts: Iterable[ast.stmt], live: Names, brk: frozenset[str], cont: frozenset[str]) -> Names:
+    def block(
+        self, stmts: Iterable[ast.stmt], live: Names, brk: frozenset[str], cont: frozenset[str]
+    ) -> Names:
         """Names live before `stmts`, given those live after; `live` is used up."""
         for s in reversed(list(stmts)):
             live = self.stmt(s, live, brk, cont)
@@ -38,7 +40,9 @@ class _Liveness:
         method: Callable[..., Names] = getattr(self, f"s_{type(s).__name__}", self.simple)
         return method(s, live, brk, cont)
 
-    def simple(self, s: ast.stmt, live: Names, _brk: frozenset[str], _cont: frozenset[str]) -> Names:
+    def simple(
+        self, s: ast.stmt, live: Names, _brk: frozenset[str], _cont: frozenset[str]
+    ) -> Names:
         live -= stored_names(s)
         live |= read_names(s)
         return live
@@ -51,7 +55,9 @@ class _Liveness:
 
     def s_If(self, s: ast.If, live: Names, brk: frozenset[str], cont: frozenset[str]) -> Names:
         self.escaping[s] = frozenset(assigned_in([*s.body, *s.orelse]) & live)
-        before = self.block(s.body, set(live), brk, cont) | self.block(s.orelse, set(live), brk, cont)
+        before = self.block(s.body, set(live), brk, cont) | self.block(
+            s.orelse, set(live), brk, cont
+        )
         return before | read_names(s.test)
 
     def s_For(self, s: ast.For, live: Names, brk: frozenset[str], cont: frozenset[str]) -> Names:
@@ -60,11 +66,20 @@ class _Liveness:
         header = self._loop(s, targets, after, after, frozenset(live))
         return header | read_names(s.iter)
 
-    def s_While(self, s: ast.While, live: Names, brk: frozenset[str], cont: frozenset[str]) -> Names:
+    def s_While(
+        self, s: ast.While, live: Names, brk: frozenset[str], cont: frozenset[str]
+    ) -> Names:
         after = self.block(s.orelse, set(live), brk, cont)
         return self._loop(s, set(), after | read_names(s.test), after, frozenset(live))
 
-    def _loop(self, s: ast.For | ast.While, targets: Names, start: Names, after: Names, brk: frozenset[str]) -> Names:
+    def _loop(
+        self,
+        s: ast.For | ast.While,
+        targets: Names,
+        start: Names,
+        after: Names,
+        brk: frozenset[str],
+    ) -> Names:
         header = set(start)
         while True:
             before = self.block(s.body, set(header), brk, frozenset(header)) - targets
@@ -88,11 +103,15 @@ class _Liveness:
         after = self.block(s.finalbody, live, brk, cont)
         handlers: Names = set(after)
         for h in s.handlers:
-            handlers |= self.block(h.body, set(after), brk, cont) | (read_names(h.type) if h.type else set())
+            handlers |= self.block(h.body, set(after), brk, cont) | (
+                read_names(h.type) if h.type else set()
+            )
         body = self.block(s.body, self.block(s.orelse, set(after), brk, cont), brk, cont)
         return body | handlers
 
-    def s_Match(self, s: ast.Match, live: Names, brk: frozenset[str], cont: frozenset[str]) -> Names:
+    def s_Match(
+        self, s: ast.Match, live: Names, brk: frozenset[str], cont: frozenset[str]
+    ) -> Names:
         before = set(live)
         for case in s.cases:
             before |= self.block(case.body, set(live), brk, cont) | read_names(case.pattern)
@@ -105,10 +124,14 @@ class _Liveness:
     def s_Raise(self, s: ast.Raise, *_: object) -> Names:
         return read_names(s)
 
-    def s_Break(self, _s: ast.Break, _live: Names, brk: frozenset[str], _cont: frozenset[str]) -> Names:
+    def s_Break(
+        self, _s: ast.Break, _live: Names, brk: frozenset[str], _cont: frozenset[str]
+    ) -> Names:
         return set(brk)
 
-    def s_Continue(self, _s: ast.Continue, _live: Names, _brk: frozenset[str], cont: frozenset[str]) -> Names:
+    def s_Continue(
+        self, _s: ast.Continue, _live: Names, _brk: frozenset[str], cont: frozenset[str]
+    ) -> Names:
         return set(cont)
 
 
@@ -132,7 +155,9 @@ def _read(node: ast.AST, hidden: frozenset[str], out: Names) -> None:
         if isinstance(node, ast.FunctionDef):
             hidden |= assigned_in(node.body)
     elif isinstance(node, _COMPREHENSIONS):
-        hidden |= {n.id for g in node.generators for n in ast.walk(g.target) if isinstance(n, ast.Name)}
+        hidden |= {
+            n.id for g in node.generators for n in ast.walk(g.target) if isinstance(n, ast.Name)
+        }
     for child in ast.iter_child_nodes(node):
         _read(child, hidden, out)
 

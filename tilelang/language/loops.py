@@ -13,8 +13,23 @@ from typing import TYPE_CHECKING, Any
 
 from tilelang.errors import LanguageError, OptionError, TypeMismatchError
 from tilelang.ir import (
-    Break, Const, Expr, For, If, Stmt, Var, as_expr, binary, cast, ceildiv, const, const_int, if_then_else, maximum,
-    minimum, promote,
+    Break,
+    Const,
+    Expr,
+    For,
+    If,
+    Stmt,
+    Var,
+    as_expr,
+    binary,
+    cast,
+    ceildiv,
+    const,
+    const_int,
+    if_then_else,
+    maximum,
+    minimum,
+    promote,
 )
 from tilelang.ir import Parallel as ParallelStmt
 from tilelang.ir.expr import Sub
@@ -41,7 +56,9 @@ class LoopSpec:
     def region(self) -> str:
         return "parallel" if self.kind == "parallel" else "for"
 
-    def open(self, t: Trace, names: Sequence[str]) -> tuple[Any, Callable[[Stmt, Span | None], Stmt]]:
+    def open(
+        self, t: Trace, names: Sequence[str]
+    ) -> tuple[Any, Callable[[Stmt, Span | None], Stmt]]:
         """(what the loop's target gets, how to wrap the body). Called inside the loop's block."""
         if self.kind == "parallel":
             return self._open_parallel(names)
@@ -57,7 +74,9 @@ class LoopSpec:
 
     def _open_parallel(self, names: Sequence[str]) -> tuple[Any, Callable[..., Stmt]]:
         loop = tuple(Var(n, e.dtype) for n, e in zip(self._names(names), self.extents, strict=True))
-        return loop, lambda body, span: ParallelStmt(loop, self.extents, body, self.annotations, span)
+        return loop, lambda body, span: ParallelStmt(
+            loop, self.extents, body, self.annotations, span
+        )
 
     def _open_grid(self, names: Sequence[str]) -> tuple[Any, Callable[..., Stmt]]:
         loop = tuple(Var(n, e.dtype) for n, e in zip(self._names(names), self.extents, strict=True))
@@ -128,12 +147,22 @@ def integer(t: Trace, value: Any, what: str) -> Expr:
     """A loop bound: an integer expression."""
     e = scalar(t, plain(value), what)
     if e.dtype.is_bool or not e.dtype.is_int:
-        raise t.error(f"{what} must be an integer, got {e} ({e.dtype})", "TL0210", "cast it or use //", TypeMismatchError)
+        raise t.error(
+            f"{what} must be an integer, got {e} ({e.dtype})",
+            "TL0210",
+            "cast it or use //",
+            TypeMismatchError,
+        )
     return e
 
 
 def spec(
-    word: str, kind: str, start: Any, stop: Any, step: Any = None, annotations: Mapping[str, Any] | None = None
+    word: str,
+    kind: str,
+    start: Any,
+    stop: Any,
+    step: Any = None,
+    annotations: Mapping[str, Any] | None = None,
 ) -> LoopSpec:
     """A loop over start, start + step, … below stop (above it for a negative step)."""
     t = current(word)
@@ -149,7 +178,12 @@ def spec(
     by = integer(t, step, f"{word}: step")
     n = const_int(by)
     if n == 0:
-        raise t.error(f"{word}: step must be non-zero", "TL0501", "use a positive or a negative step", OptionError)
+        raise t.error(
+            f"{word}: step must be non-zero",
+            "TL0501",
+            "use a positive or a negative step",
+            OptionError,
+        )
     by = as_expr(n, hi.dtype) if n is not None else by
     up, down = ceildiv(hi - lo, by), ceildiv(lo - hi, -by)
     count = if_then_else(by > 0, up, down) if n is None else (up if n > 0 else down)
@@ -172,27 +206,39 @@ def extents_of(word: str, values: Sequence[Any]) -> tuple[Expr, ...]:
     if len(values) == 1 and isinstance(values[0], (tuple, list)):
         values = tuple(values[0])
     if not values:
-        raise t.error(f"{word} needs at least one extent", "TL0502", f"e.g. {word}(n, m)", OptionError)
+        raise t.error(
+            f"{word} needs at least one extent", "TL0502", f"e.g. {word}(n, m)", OptionError
+        )
     return tuple(_not_negative(integer(t, v, f"{word}: extent")) for v in values)
 
 
 # ------------------------------------------------------------------------------------ T.* names
 
 
-def serial(start: Any, stop: Any = None, step: Any = None, *, annotations: Mapping[str, Any] | None = None) -> LoopSpec:
+def serial(
+    start: Any, stop: Any = None, step: Any = None, *, annotations: Mapping[str, Any] | None = None
+) -> LoopSpec:
     """`for i in T.serial(n)`: one iteration after the other."""
     return spec("T.serial", "serial", start, stop, step, annotations)
 
 
 def unroll(
-    start: Any, stop: Any = None, step: Any = None, *, explicit: bool = False, unroll_factor: int | None = None,
+    start: Any,
+    stop: Any = None,
+    step: Any = None,
+    *,
+    explicit: bool = False,
+    unroll_factor: int | None = None,
     annotations: Mapping[str, Any] | None = None,
 ) -> LoopSpec:
     """A loop that the device compiler unrolls; `explicit`: we do it (constant extent);
     `unroll_factor`: by so many."""
     if explicit and unroll_factor is not None:
         raise current("T.unroll").error(
-            "T.unroll: explicit=True and unroll_factor contradict each other", "TL0503", "give one of them", OptionError
+            "T.unroll: explicit=True and unroll_factor contradict each other",
+            "TL0503",
+            "give one of them",
+            OptionError,
         )
     extra = dict(annotations or {})
     if explicit:
@@ -202,53 +248,86 @@ def unroll(
     loop = spec("T.unroll", "unroll", start, stop, step, extra)
     if explicit and const_int(loop.extents[0]) is None:
         raise current("T.unroll").error(
-            f"T.unroll: explicit=True needs a constant extent, got {loop.extents[0]}", "TL0504",
-            "drop explicit=True, or make the bound a Python number", OptionError,
+            f"T.unroll: explicit=True needs a constant extent, got {loop.extents[0]}",
+            "TL0504",
+            "drop explicit=True, or make the bound a Python number",
+            OptionError,
         )
     return loop
 
 
-def vectorized(start: Any, stop: Any = None, *, annotations: Mapping[str, Any] | None = None) -> LoopSpec:
+def vectorized(
+    start: Any, stop: Any = None, *, annotations: Mapping[str, Any] | None = None
+) -> LoopSpec:
     """An innermost loop that becomes one vector access where that is legal, a plain loop elsewhere."""
     return spec("T.vectorized", "vectorized", start, stop, None, annotations)
 
 
 def Parallel(
-    *extents: Any, coalesced_width: int | None = None, loop_layout: Any = None, prefer_async: bool | None = None,
+    *extents: Any,
+    coalesced_width: int | None = None,
+    loop_layout: Any = None,
+    prefer_async: bool | None = None,
     annotations: Mapping[str, Any] | None = None,
 ) -> LoopSpec:
     """`for i, j in T.Parallel(m, n)`: each element once, in any order, spread over the threads."""
     extra = dict(annotations or {})
-    options = {"coalesced_width": coalesced_width, "loop_layout": loop_layout, "prefer_async": prefer_async}
+    options = {
+        "coalesced_width": coalesced_width,
+        "loop_layout": loop_layout,
+        "prefer_async": prefer_async,
+    }
     extra.update({k: v for k, v in options.items() if v is not None})
     return LoopSpec("parallel", extents_of("T.Parallel", extents), None, None, extra, "T.Parallel")
 
 
 def Pipelined(
-    start: Any, stop: Any = None, num_stages: int = 0, order: Sequence[int] | None = None,
-    stage: Sequence[int] | None = None, sync: Any = None, group: Any = None,
+    start: Any,
+    stop: Any = None,
+    num_stages: int = 0,
+    order: Sequence[int] | None = None,
+    stage: Sequence[int] | None = None,
+    sync: Any = None,
+    group: Any = None,
     annotations: Mapping[str, Any] | None = None,
 ) -> LoopSpec:
     """A loop whose copies run ahead of its computation by up to `num_stages` iterations."""
     t = current("T.Pipelined")
     stages = const_int(plain(num_stages))
     if stages is None or stages < 0:
-        raise t.error(f"T.Pipelined: num_stages must be a constant >= 0, got {num_stages}", "TL0505", "e.g. num_stages=2", OptionError)
+        raise t.error(
+            f"T.Pipelined: num_stages must be a constant >= 0, got {num_stages}",
+            "TL0505",
+            "e.g. num_stages=2",
+            OptionError,
+        )
     if (order is None) != (stage is None):
-        raise t.error("T.Pipelined: order and stage belong together", "TL0506", "give both or neither", OptionError)
+        raise t.error(
+            "T.Pipelined: order and stage belong together",
+            "TL0506",
+            "give both or neither",
+            OptionError,
+        )
     if order is not None and stage is not None and len(order) != len(stage):
         raise t.error(
-            f"T.Pipelined: order has {len(order)} entries but stage has {len(stage)}", "TL0507",
-            "one entry of each per statement of the loop's body", OptionError,
+            f"T.Pipelined: order has {len(order)} entries but stage has {len(stage)}",
+            "TL0507",
+            "one entry of each per statement of the loop's body",
+            OptionError,
         )
     if sync:
         raise t.error(
-            "T.Pipelined: `sync` is not supported: waits are placed by the compiler", "TL0508", "leave it out", OptionError
+            "T.Pipelined: `sync` is not supported: waits are placed by the compiler",
+            "TL0508",
+            "leave it out",
+            OptionError,
         )
     extra = dict(annotations or {})
     if not stages and order is None:
         return spec("T.Pipelined", "serial", start, stop, None, extra)
-    extra["num_stages"] = max(stages, max(stage, default=0) + 1 if stage is not None and not stages else stages)
+    extra["num_stages"] = max(
+        stages, max(stage, default=0) + 1 if stage is not None and not stages else stages
+    )
     for key, value in (("order", order), ("stage", stage), ("group", group)):
         if value is not None:
             extra[key] = _frozen(value)
@@ -265,7 +344,9 @@ def Persistent(domain: Sequence[Any], wave_size: Any, index: Any, group_size: in
     size = integer(t, wave_size, "T.Persistent: wave_size")
     first = integer(t, index, "T.Persistent: index")
     extra = {"wave_size": size, "index": first, "group_size": int(plain(group_size))}
-    return LoopSpec("persistent", extents_of("T.Persistent", list(domain)), None, None, extra, "T.Persistent")
+    return LoopSpec(
+        "persistent", extents_of("T.Persistent", list(domain)), None, None, extra, "T.Persistent"
+    )
 
 
 def grid(*extents: Any) -> LoopSpec:
@@ -278,11 +359,21 @@ def loop_break() -> None:
     t = current("T.loop_break")
     region = next((r for r in t.own_regions() if r.is_loop), None)
     if region is None or region.kind == "python":
-        raise t.error("T.loop_break() is not inside a run-time loop", "TL0122", "use `break`", LanguageError)
+        raise t.error(
+            "T.loop_break() is not inside a run-time loop", "TL0122", "use `break`", LanguageError
+        )
     region.left = True
     t.emit(Break(t.span()))
 
 
 __all__ = [
-    "LoopSpec", "Parallel", "Persistent", "Pipelined", "grid", "loop_break", "serial", "unroll", "vectorized",
+    "LoopSpec",
+    "Parallel",
+    "Persistent",
+    "Pipelined",
+    "grid",
+    "loop_break",
+    "serial",
+    "unroll",
+    "vectorized",
 ]

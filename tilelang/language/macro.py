@@ -19,7 +19,7 @@ from .trace import Region as Place
 from .trace import Trace, current
 from .values import VarRef, bound
 
-_MAX_DEPTH = 200
+_MAX_DEPTH = 100
 
 
 class Ref:
@@ -49,7 +49,9 @@ class Macro:
             call = self.signature.bind(*args, **kwargs)
         except TypeError as error:
             raise t.error(
-                f"macro {self.fn.__name__}: {error}", "TL0160", f"its signature is {self.fn.__name__}{self.signature}",
+                f"macro {self.fn.__name__}: {error}",
+                "TL0160",
+                f"its signature is {self.fn.__name__}{self.signature}",
                 TypeMismatchError,
             ) from None
         for name, value in call.arguments.items():
@@ -68,7 +70,8 @@ class Macro:
         span = t.span()
         if sum(r.kind == "macro" for r in t.regions) >= _MAX_DEPTH:
             raise t.error(
-                f"macro {self.fn.__name__} calls itself without an end", "TL0161",
+                f"macro {self.fn.__name__} calls itself without an end",
+                "TL0161",
                 "recursion is unrolled while tracing: let it depend on a Python value that ends it",
             )
         t.regions.append(place)
@@ -97,12 +100,16 @@ def _reference(t: Trace, name: str, value: Any) -> Any:
         if isinstance(value, Region) and value.squeezed():
             return value
         at = value.indices if isinstance(value, Load) else value.offsets
-        return VarRef(value.buffer, tuple(as_expr(bound(t, f"{name}_{i}", e)) for i, e in enumerate(at)))
+        return VarRef(
+            value.buffer, tuple(as_expr(bound(t, f"{name}_{i}", e)) for i, e in enumerate(at))
+        )
     if isinstance(value, Buffer):
         return value
     raise t.error(
         f"to pass it by reference, argument `{name}` must be a T.alloc_var, a buffer element or a region, got {value!r}",
-        "TL0162", "pass e.g. A[i], or drop the T.Ref annotation", TypeMismatchError,
+        "TL0162",
+        "pass e.g. A[i], or drop the T.Ref annotation",
+        TypeMismatchError,
     )
 
 
@@ -119,7 +126,9 @@ def _macro(func: Any, outer: Mapping[str, Any]) -> Macro:
         return func
     if not isinstance(func, FunctionType):
         raise LanguageError(
-            f"@T.macro needs a function, got {type(func).__name__}", code="TL0163", help="put it directly above a `def`"
+            f"@T.macro needs a function, got {type(func).__name__}",
+            code="TL0163",
+            help="put it directly above a `def`",
         )
     return Macro(func, outer)
 

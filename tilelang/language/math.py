@@ -31,7 +31,11 @@ def fail(message: str, code: str, help: str, kind: Any = TypeMismatchError) -> E
 def operand(x: Any, what: str, like: DType | None = None) -> Expr:
     """An argument of a scalar function."""
     if isinstance(x, Buffer):
-        raise fail(f"{what}: `{x.name}` is a whole buffer", "TL0213", f"give an element, in a loop: {what}({x.name}[i])")
+        raise fail(
+            f"{what}: `{x.name}` is a whole buffer",
+            "TL0213",
+            f"give an element, in a loop: {what}({x.name}[i])",
+        )
     try:
         return as_expr(plain(x), like)
     except TypeError as error:
@@ -178,7 +182,9 @@ def _extreme(cls: Any, python: Callable[..., Any], name: str) -> Callable[..., A
         return out
 
     function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"The {'larger' if name == 'max' else 'smaller'} of the values; NaN is ignored."
+    function.__doc__ = (
+        f"The {'larger' if name == 'max' else 'smaller'} of the values; NaN is ignored."
+    )
     return function
 
 
@@ -207,7 +213,9 @@ def align_up(value: Any, alignment: Any) -> Any:
     return ceildiv(value, alignment) * plain(alignment)
 
 
-def _division(cls: Any, name: str, doc: str, python: Callable[[int, int], int]) -> Callable[[Any, Any], Any]:
+def _division(
+    cls: Any, name: str, doc: str, python: Callable[[int, int], int]
+) -> Callable[[Any, Any], Any]:
     def function(a: Any, b: Any) -> Any:
         x, y = plain(a), plain(b)
         if isinstance(x, int) and isinstance(y, int) and y != 0:
@@ -225,10 +233,15 @@ def _trunc_quotient(a: int, b: int) -> int:
 
 
 floordiv = _division(ir.FloorDiv, "floordiv", "a / b rounded down.", lambda a, b: a // b)
-floormod = _division(ir.FloorMod, "floormod", "Remainder of floordiv: takes the sign of b.", lambda a, b: a % b)
+floormod = _division(
+    ir.FloorMod, "floormod", "Remainder of floordiv: takes the sign of b.", lambda a, b: a % b
+)
 truncdiv = _division(ir.TruncDiv, "truncdiv", "a / b rounded towards zero.", _trunc_quotient)
 truncmod = _division(
-    ir.TruncMod, "truncmod", "Remainder of truncdiv: takes the sign of a.", lambda a, b: a - b * _trunc_quotient(a, b)
+    ir.TruncMod,
+    "truncmod",
+    "Remainder of truncdiv: takes the sign of a.",
+    lambda a, b: a - b * _trunc_quotient(a, b),
 )
 
 
@@ -288,7 +301,8 @@ def Select(cond: Any, true_value: Any, false_value: Any) -> Any:
     a, b = _value(true_value), _value(false_value)
     if isinstance(a, Expr) and isinstance(b, Expr) and a.dtype is not b.dtype:
         raise fail(
-            f"T.Select: the values have different dtypes, {a.dtype} and {b.dtype}", "TL0218",
+            f"T.Select: the values have different dtypes, {a.dtype} and {b.dtype}",
+            "TL0218",
             "cast one of them, or use T.if_then_else, which promotes",
         )
     return ir.select(_test(operand(cond, "T.Select"), "T.Select"), a, b)
@@ -305,12 +319,16 @@ def _value(v: Any) -> Any:
     return v if isinstance(v, (int, float)) else operand(v, "a chosen value")
 
 
-def cast(value: Any, dtype: Any, round: str | None = None, sat: Any = None, rbits: Any = None) -> Expr:
+def cast(
+    value: Any, dtype: Any, round: str | None = None, sat: Any = None, rbits: Any = None
+) -> Expr:
     """`value` converted to `dtype`: to the nearest value, halves to even; a float loses its fraction
     when it becomes an integer."""
     if round not in (None, "rn") or sat is not None or rbits is not None:
         raise fail(
-            "T.cast: round, sat and rbits are not supported", "TL0543", "leave them out: conversions round to nearest even",
+            "T.cast: round, sat and rbits are not supported",
+            "TL0543",
+            "leave them out: conversions round to nearest even",
             OptionError,
         )
     return ir.cast(operand(value, "T.cast"), as_dtype(dtype, "T.cast"))
@@ -328,7 +346,8 @@ def reinterpret(value: Any, dtype: Any) -> Expr:
     e, to = operand(value, "T.reinterpret"), as_dtype(dtype, "T.reinterpret")
     if e.dtype.bits * e.dtype.lanes != to.bits * to.lanes:
         raise fail(
-            f"T.reinterpret: {e.dtype} has {e.dtype.bits * e.dtype.lanes} bits but {to} has {to.bits * to.lanes}", "TL0220",
+            f"T.reinterpret: {e.dtype} has {e.dtype.bits * e.dtype.lanes} bits but {to} has {to.bits * to.lanes}",
+            "TL0220",
             "choose a dtype of the same width",
         )
     return e if e.dtype is to else call("reinterpret", [e], to)
@@ -381,4 +400,8 @@ def _limit(d: DType, upper: bool) -> Any:
     return float(info.max if upper else info.min)
 
 
-__all__ = [n for n, v in list(globals().items()) if not n.startswith("_") and getattr(v, "__module__", "") == __name__]
+__all__ = [
+    n
+    for n, v in list(globals().items())
+    if not n.startswith("_") and getattr(v, "__module__", "") == __name__
+]

@@ -29,8 +29,10 @@ def region(t: Trace, value: Any, what: str, extents: tuple[Expr, ...] | None = N
     if isinstance(value, Load):
         return _tile_at(t, value, what, extents)
     raise t.error(
-        f"{what} must be a buffer, a slice of one or an element, got {value!r} ({type(value).__name__})", "TL0212",
-        "e.g. A, A[0:n, :] or A[i, j]; a name that was assigned A[i] holds its value, not its place", TypeMismatchError,
+        f"{what} must be a buffer, a slice of one or an element, got {value!r} ({type(value).__name__})",
+        "TL0212",
+        "e.g. A, A[0:n, :] or A[i, j]; a name that was assigned A[i] holds its value, not its place",
+        TypeMismatchError,
     )
 
 
@@ -43,10 +45,15 @@ def _tile_at(t: Trace, load: Load, what: str, extents: tuple[Expr, ...] | None) 
         if any(not (type(e) is Const and e.value == 1) for e in extents[:extra]):
             raise t.error(
                 f"{what}: `{load.buffer.name}` has {n} dimension(s), fewer than the tile that is put there "
-                f"[{', '.join(map(str, extents))}]", "TL0305", "slice the other operand", ShapeError,
+                f"[{', '.join(map(str, extents))}]",
+                "TL0305",
+                "slice the other operand",
+                ShapeError,
             )
         extents = extents[extra:]
-    return Region(load.buffer, load.indices, (*(const(1) for _ in range(n - len(extents))), *extents))
+    return Region(
+        load.buffer, load.indices, (*(const(1) for _ in range(n - len(extents))), *extents)
+    )
 
 
 def is_place(value: Any) -> bool:
@@ -54,11 +61,14 @@ def is_place(value: Any) -> bool:
     return isinstance(value, (Buffer, Region, Load, VarRef))
 
 
-def emit_op(t: Trace, op: TileOp, fields: Sequence[str], annotations: Mapping[str, Any] | None = None) -> None:
+def emit_op(
+    t: Trace, op: TileOp, fields: Sequence[str], annotations: Mapping[str, Any] | None = None
+) -> None:
     """Checks and emits a tile operation. fields: its fields in the order of the call's arguments."""
     if t.parallel_region() is not None:
         raise t.error(
-            f"T.{op.name} inside T.Parallel: only elementwise statements are allowed there", "TL0164",
+            f"T.{op.name} inside T.Parallel: only elementwise statements are allowed there",
+            "TL0164",
             "move it out of the loop, or make the loop T.serial",
         )
     span, spans = t.span(), t.argument_spans(fields)

@@ -32,9 +32,15 @@ class GemmWarpPolicy(IntEnum):
 
 
 def copy(
-    src: Any, dst: Any, *, coalesced_width: int | None = None, disable_tma: bool = False,
-    eviction_policy: str | int | None = None, prefer_instruction: str | None = None,
-    annotations: Mapping[str, Any] | None = None, loop_layout: Any = None,
+    src: Any,
+    dst: Any,
+    *,
+    coalesced_width: int | None = None,
+    disable_tma: bool = False,
+    eviction_policy: str | int | None = None,
+    prefer_instruction: str | None = None,
+    annotations: Mapping[str, Any] | None = None,
+    loop_layout: Any = None,
 ) -> None:
     """dst[...] = src[...], with conversion. Outside of a global tensor reads give 0 and writes are dropped."""
     t = current("T.copy")
@@ -56,7 +62,12 @@ def _one_of(t: Trace, what: str, value: Any, allowed: tuple[str, ...]) -> str | 
     if isinstance(value, int) and 0 <= value < len(allowed):
         return allowed[value]
     if value not in allowed:
-        raise t.error(f"{what}: unknown value {value!r}", "TL0530", f"one of {', '.join(allowed)}", OptionError)
+        raise t.error(
+            f"{what}: unknown value {value!r}",
+            "TL0530",
+            f"one of {', '.join(allowed)}",
+            OptionError,
+        )
     return str(value)
 
 
@@ -95,18 +106,42 @@ def clear(dst: Any) -> None:
 
 
 def gemm(
-    A: Any, B: Any, C: Any, transpose_A: bool = False, transpose_B: bool = False,
-    policy: GemmWarpPolicy | int = GemmWarpPolicy.Square, clear_accum: Any = False, k_pack: int = 1,
-    mbar: Any = None, annotations: Mapping[str, Any] | None = None, *, wg_wait: int = 0,
+    A: Any,
+    B: Any,
+    C: Any,
+    transpose_A: bool = False,
+    transpose_B: bool = False,
+    policy: GemmWarpPolicy | int = GemmWarpPolicy.Square,
+    clear_accum: Any = False,
+    k_pack: int = 1,
+    mbar: Any = None,
+    annotations: Mapping[str, Any] | None = None,
+    *,
+    wg_wait: int = 0,
 ) -> None:
     """C += op(A) · op(B) on the last two dimensions of each; complete when it returns."""
     t = current("T.gemm")
     if mbar is not None:
-        raise t.error("T.gemm: mbar is for tensor memory (sm_100), which is not supported", "TL0531", "leave it out", OptionError)
+        raise t.error(
+            "T.gemm: mbar is for tensor memory (sm_100), which is not supported",
+            "TL0531",
+            "leave it out",
+            OptionError,
+        )
     if k_pack not in (1, 2):
-        raise t.error(f"T.gemm: k_pack must be 1 or 2, got {k_pack}", "TL0532", "leave it out (it has no effect on CUDA)", OptionError)
+        raise t.error(
+            f"T.gemm: k_pack must be 1 or 2, got {k_pack}",
+            "TL0532",
+            "leave it out (it has no effect on CUDA)",
+            OptionError,
+        )
     if int(policy) not in (0, 1, 2):
-        raise t.error(f"T.gemm: unknown policy {policy!r}", "TL0533", "T.GemmWarpPolicy.Square, .FullRow or .FullCol", OptionError)
+        raise t.error(
+            f"T.gemm: unknown policy {policy!r}",
+            "TL0533",
+            "T.GemmWarpPolicy.Square, .FullRow or .FullCol",
+            OptionError,
+        )
     a, b, c = (region(t, x, f"T.gemm: {n}") for n, x in (("A", A), ("B", B), ("C", C)))
     clears = as_bool(scalar(t, plain(clear_accum), "T.gemm: clear_accum"))
     op = Gemm(a, b, c, bool(transpose_A), bool(transpose_B), int(policy), clears)
@@ -121,10 +156,20 @@ def transpose(src: Any, dst: Any) -> None:
     t = current("T.transpose")
     a, b = region(t, src, "T.transpose: src"), region(t, dst, "T.transpose: dst")
     if len(a.extents) != 2 or len(b.extents) != 2:
-        raise t.error("T.transpose: both operands must be matrices", "TL0309", "slice two dimensions", ShapeError)
-    if any(type(x) is Const and type(y) is Const and x.value != y.value for x, y in zip(a.extents, reversed(b.extents), strict=True)):
         raise t.error(
-            f"T.transpose: the transpose of `{a!r}` is not of the shape of `{b!r}`", "TL0310", "exchange the dimensions of one",
+            "T.transpose: both operands must be matrices",
+            "TL0309",
+            "slice two dimensions",
+            ShapeError,
+        )
+    if any(
+        type(x) is Const and type(y) is Const and x.value != y.value
+        for x, y in zip(a.extents, reversed(b.extents), strict=True)
+    ):
+        raise t.error(
+            f"T.transpose: the transpose of `{a!r}` is not of the shape of `{b!r}`",
+            "TL0310",
+            "exchange the dimensions of one",
             ShapeError,
         )
     for i, j in Protocol(t).loop(Parallel(*a.extents), ("i", "j"), True, (), False):

@@ -15,10 +15,14 @@ from .tensor import TensorSpec, runtime_annotation
 from .trace import Trace
 
 
-def annotations_of(fn: types.FunctionType, outer: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def annotations_of(
+    fn: types.FunctionType, outer: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """Annotations of the parameters, texts evaluated with the function's globals, closure and `outer`."""
     closure = {
-        n: c.cell_contents for n, c in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True) if _filled(c)
+        n: c.cell_contents
+        for n, c in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True)
+        if _filled(c)
     }
     scope = {**(outer or {}), **closure}
     out = {}
@@ -28,8 +32,10 @@ def annotations_of(fn: types.FunctionType, outer: Mapping[str, Any] | None = Non
                 a = eval(a, fn.__globals__, scope)
             except (NameError, SyntaxError, AttributeError) as error:
                 raise LanguageError(
-                    f"the annotation of parameter `{name}` cannot be evaluated: {error}", code="TL0119",
-                    span=parameter_span(fn, name), help="use names that are defined before the function",
+                    f"the annotation of parameter `{name}` cannot be evaluated: {error}",
+                    code="TL0119",
+                    span=parameter_span(fn, name),
+                    help="use names that are defined before the function",
                 ) from None
         if callable(a) and not isinstance(a, (type, DType)) and runtime_annotation(a) is None:
             a = a()
@@ -58,7 +64,9 @@ def parameter(name: str, spec: TensorSpec | DType, span: Any) -> Buffer | Var:
     if isinstance(spec, TensorSpec):
         if spec.shape is None:
             raise TypeMismatchError(
-                f"parameter `{name}`: the shape is not known", code="TL0211", span=span,
+                f"parameter `{name}`: the shape is not known",
+                code="TL0211",
+                span=span,
                 help="annotate it as T.Tensor(shape, dtype), or call the kernel with its tensors",
             )
         return spec.buffer(name, span)

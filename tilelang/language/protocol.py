@@ -15,8 +15,28 @@ from typing import Any
 
 from tilelang.errors import LanguageError, TypeMismatchError
 from tilelang.ir import (
-    Assert, Break, Buffer, Call, Const, Continue, Evaluate, Expr, If, Load, Region, Stmt, Var, While, as_bool, as_expr,
-    const, if_then_else, logical_and, logical_not, logical_or, seq,
+    Assert,
+    Break,
+    Buffer,
+    Call,
+    Const,
+    Continue,
+    Evaluate,
+    Expr,
+    If,
+    Load,
+    Region,
+    Stmt,
+    Var,
+    While,
+    as_bool,
+    as_expr,
+    const,
+    if_then_else,
+    logical_and,
+    logical_not,
+    logical_or,
+    seq,
 )
 from tilelang.ir.intrinsics import TABLE
 
@@ -27,12 +47,31 @@ from .trace import StopTrace, Trace
 from .values import MISSING, VarRef, bound, check_escape, element, plain, scalar, store
 
 _MAX_TRACED_ITERATIONS = 1_000_000
-_INFIX = {"Eq": operator.eq, "NotEq": operator.ne, "Lt": operator.lt, "LtE": operator.le, "Gt": operator.gt,
-          "GtE": operator.ge, "Is": operator.is_, "IsNot": operator.is_not}
-_INPLACE = {"Add": operator.iadd, "Sub": operator.isub, "Mult": operator.imul, "Div": operator.itruediv,
-            "FloorDiv": operator.ifloordiv, "Mod": operator.imod, "Pow": operator.ipow, "LShift": operator.ilshift,
-            "RShift": operator.irshift, "BitOr": operator.ior, "BitXor": operator.ixor, "BitAnd": operator.iand,
-            "MatMult": operator.imatmul}
+_INFIX = {
+    "Eq": operator.eq,
+    "NotEq": operator.ne,
+    "Lt": operator.lt,
+    "LtE": operator.le,
+    "Gt": operator.gt,
+    "GtE": operator.ge,
+    "Is": operator.is_,
+    "IsNot": operator.is_not,
+}
+_INPLACE = {
+    "Add": operator.iadd,
+    "Sub": operator.isub,
+    "Mult": operator.imul,
+    "Div": operator.itruediv,
+    "FloorDiv": operator.ifloordiv,
+    "Mod": operator.imod,
+    "Pow": operator.ipow,
+    "LShift": operator.ilshift,
+    "RShift": operator.irshift,
+    "BitOr": operator.ior,
+    "BitXor": operator.ixor,
+    "BitAnd": operator.iand,
+    "MatMult": operator.imatmul,
+}
 
 
 class KernelAssertionError(LanguageError, AssertionError):
@@ -55,8 +94,8 @@ class Protocol:
 
     # ------------------------------------------------------------------------------ assignment
 
-    def assign(self, name: str, value: Any, current: Callable[[], Any]) -> Any:
-        old = _peek(current)
+    def assign(self, name: str, value: Any, current: Callable[[], Any] | None) -> Any:
+        old = MISSING if current is None else _peek(current)
         if isinstance(old, VarRef) and not _is_new(value):
             if value is not old:
                 store(self.trace, old.buffer, old.indices, value)
@@ -72,14 +111,17 @@ class Protocol:
         old = _peek(current)
         if old is MISSING:
             raise self.trace.error(
-                f"`{name}` is used before it has a value", "TL0124", f"assign it first, or `{name} = T.alloc_var(...)`"
+                f"`{name}` is used before it has a value",
+                "TL0124",
+                f"assign it first, or `{name} = T.alloc_var(...)`",
             )
         if isinstance(old, VarRef):
             store(self.trace, old.buffer, old.indices, _apply(op, old.__tl_expr__(), value))
             return old
         if isinstance(old, (Buffer, Region)):
             raise self.trace.error(
-                f"`{name}` is a whole buffer: it cannot be updated by one statement", "TL0125",
+                f"`{name}` is a whole buffer: it cannot be updated by one statement",
+                "TL0125",
                 f"loop over its elements: for i in T.Parallel(...): {name}[i] += ...",
             )
         return self.assign(name, _apply(op, old, value), lambda: old)
@@ -92,7 +134,8 @@ class Protocol:
             place = element(t, target, key) if isinstance(target, Buffer) else target[key]
             if isinstance(place, Region):
                 raise t.error(
-                    f"a slice of `{place.buffer.name}` cannot be assigned", "TL0126",
+                    f"a slice of `{place.buffer.name}` cannot be assigned",
+                    "TL0126",
                     "use T.copy(src, dst[...]) for tiles, T.fill(dst[...], value) for one value, or T.Parallel",
                 )
             store(t, place.buffer, place.indices, value)
@@ -113,7 +156,11 @@ class Protocol:
                 from .reduce import reducer_update
 
                 return reducer_update(old, value, op)
-            self.setitem(target, key, _apply(op, old.__tl_expr__() if isinstance(old, Region) else old, value))
+            self.setitem(
+                target,
+                key,
+                _apply(op, old.__tl_expr__() if isinstance(old, Region) else old, value),
+            )
             return None
         old = target[plain(key)]
         value = _apply(op, old.__tl_expr__() if isinstance(old, VarRef) else old, value)
@@ -125,22 +172,31 @@ class Protocol:
         if isinstance(old, VarRef) and not _is_new(value):
             store(t, old.buffer, old.indices, value)
             return
-        if t.runtime_region() is not None and isinstance(value, (Expr, int, float)) and old is not value:
+        if (
+            t.runtime_region() is not None
+            and isinstance(value, (Expr, int, float))
+            and old is not value
+        ):
             raise t.error(
-                f"attribute `{name}` is assigned inside a loop or branch that is decided when the kernel runs", "TL0128",
+                f"attribute `{name}` is assigned inside a loop or branch that is decided when the kernel runs",
+                "TL0128",
                 f"make it mutable: self.{name} = T.alloc_var(dtype)",
             )
         setattr(target, name, bound(t, name, value))
 
     def augsetattr(self, target: Any, name: str, op: str, value: Any) -> None:
         old = getattr(target, name)
-        self.setattr(target, name, _apply(op, old.__tl_expr__() if isinstance(old, VarRef) else old, value))
+        self.setattr(
+            target, name, _apply(op, old.__tl_expr__() if isinstance(old, VarRef) else old, value)
+        )
 
     def unpack(self, value: Any, names: Sequence[str], star: int | None) -> list[Any]:
         """The values of a tuple assignment, all evaluated before the first of them is stored."""
         t = self.trace
         if isinstance(value, (Expr, VarRef)):
-            raise t.error(f"a scalar cannot be unpacked into {len(names)} names", "TL0129", "assign one name")
+            raise t.error(
+                f"a scalar cannot be unpacked into {len(names)} names", "TL0129", "assign one name"
+            )
         try:
             items = list(value)
         except TypeError as err:
@@ -148,7 +204,9 @@ class Protocol:
         want = len(names)
         if (star is None and len(items) != want) or (star is not None and len(items) < want - 1):
             raise t.error(
-                f"{len(items)} value(s) cannot be unpacked into {want} name(s)", "TL0131", "give as many names as values"
+                f"{len(items)} value(s) cannot be unpacked into {want} name(s)",
+                "TL0131",
+                "give as many names as values",
             )
         if star is not None:
             end = len(items) - (want - star - 1)
@@ -171,7 +229,8 @@ class Protocol:
         region = self.trace.runtime_region()
         if region is not None:
             raise self.trace.error(
-                "`return` inside a loop or branch that is decided when the kernel runs", "TL0132",
+                "`return` inside a loop or branch that is decided when the kernel runs",
+                "TL0132",
                 "T.thread_return() ends the thread; a value is returned at the end of the function",
             )
         return value
@@ -189,8 +248,10 @@ class Protocol:
         elif not test:
             words = message()
             raise t.error(
-                str(words) if words is not None else f"assertion failed: {text}", "TL0133",
-                "this assertion of the kernel is false for these compile-time arguments", KernelAssertionError,
+                str(words) if words is not None else f"assertion failed: {text}",
+                "TL0133",
+                "this assertion of the kernel is false for these compile-time arguments",
+                KernelAssertionError,
             )
 
     def with_(self, context: Any, names: Sequence[str], structured: bool) -> Any:
@@ -213,14 +274,16 @@ class Protocol:
                 under_if = True
             elif r.kind == "python" and under_if:
                 raise t.error(
-                    f"`{word}` depends on a value known only at run time, but its loop is unrolled while tracing", "TL0134",
+                    f"`{word}` depends on a value known only at run time, but its loop is unrolled while tracing",
+                    "TL0134",
                     "make it a run-time loop: for i in T.serial(...)",
                 )
             elif r.kind == "python":
                 return True
             elif r.kind == "parallel":
                 raise t.error(
-                    f"`{word}` inside T.Parallel: its elements have no order", "TL0135",
+                    f"`{word}` inside T.Parallel: its elements have no order",
+                    "TL0135",
                     "use an `if` around the statements, or T.serial",
                 )
             elif r.is_loop:
@@ -231,23 +294,40 @@ class Protocol:
 
     # ------------------------------------------------------------------------------------ flow
 
-    def loop(self, iterable: Any, names: Sequence[str], structured: bool, escaping: Sequence[str], has_else: bool) -> Iterator[Any]:
+    def loop(
+        self,
+        iterable: Any,
+        names: Sequence[str],
+        structured: bool,
+        escaping: Sequence[str],
+        has_else: bool,
+    ) -> Iterator[Any]:
         t = self.trace
         if isinstance(iterable, LoopSpec):
             if has_else:
-                raise t.error("`for … else` over a run-time loop", "TL0136", "use a T.alloc_var flag")
+                raise t.error(
+                    "`for … else` over a run-time loop", "TL0136", "use a T.alloc_var flag"
+                )
             return self._runtime_loop(iterable, names, structured, frozenset(escaping))
-        if isinstance(iterable, Var) and t.launch and iterable in t.launch.thread_vars + t.launch.block_vars:
+        if (
+            isinstance(iterable, Var)
+            and t.launch
+            and iterable in t.launch.thread_vars + t.launch.block_vars
+        ):
             return iter([iterable])
         if isinstance(iterable, (Expr, VarRef, Buffer, Region)):
             raise t.error(
-                f"`for` over `{iterable!r}`, which is no loop", "TL0137", "e.g. for i in T.serial(n), or T.Parallel(n)",
+                f"`for` over `{iterable!r}`, which is no loop",
+                "TL0137",
+                "e.g. for i in T.serial(n), or T.Parallel(n)",
             )
         try:
             return self._python_loop(iter(iterable))
         except TypeError:
             raise t.error(
-                f"`for` over a {type(iterable).__name__}", "TL0138", "loop over T.serial(n), T.Parallel(n) or a Python sequence"
+                f"`for` over a {type(iterable).__name__}",
+                "TL0138",
+                "loop over T.serial(n), T.Parallel(n) or a Python sequence",
             ) from None
 
     def range_(self, function: Any, *args: Any) -> Any:
@@ -255,11 +335,17 @@ class Protocol:
         if function is not builtins.range:
             return function(*args)
         if not 1 <= len(args) <= 3:
-            raise self.trace.error(f"range takes 1 to 3 arguments, got {len(args)}", "TL0139", "range(start, stop, step)")
+            raise self.trace.error(
+                f"range takes 1 to 3 arguments, got {len(args)}",
+                "TL0139",
+                "range(start, stop, step)",
+            )
         start, stop, step = (0, args[0], None) if len(args) == 1 else (*args, None)[:3]
         return spec("range", "serial", start, stop, step)
 
-    def _runtime_loop(self, loop: LoopSpec, names: Sequence[str], structured: bool, escaping: frozenset[str]) -> Iterator[Any]:
+    def _runtime_loop(
+        self, loop: LoopSpec, names: Sequence[str], structured: bool, escaping: frozenset[str]
+    ) -> Iterator[Any]:
         t = self.trace
         region = Place(loop.region, escaping, t.span())
         self._check_target(loop, names, structured, escaping)
@@ -272,29 +358,36 @@ class Protocol:
         yield value
         t.emit(close(t.leave(region), region.span))
 
-    def _check_target(self, loop: LoopSpec, names: Sequence[str], structured: bool, escaping: frozenset[str]) -> None:
+    def _check_target(
+        self, loop: LoopSpec, names: Sequence[str], structured: bool, escaping: frozenset[str]
+    ) -> None:
         t = self.trace
         if t.symbolic:
             raise StopTrace
         count = len(loop.extents)
         if structured and len(names) != count:
             raise t.error(
-                f"{loop.word} has {count} extent(s) but {len(names)} loop variable(s) are given", "TL0140",
+                f"{loop.word} has {count} extent(s) but {len(names)} loop variable(s) are given",
+                "TL0140",
                 "give one variable per extent",
             )
         late = [n for n in names if n in escaping]
         if late:
             raise t.error(
-                f"loop variable `{late[0]}` is used after its loop", "TL0141",
+                f"loop variable `{late[0]}` is used after its loop",
+                "TL0141",
                 "keep what you need in a T.alloc_var that is assigned inside the loop",
             )
         if loop.kind == "parallel" and t.parallel_region() is not None:
             raise t.error(
-                "T.Parallel inside T.Parallel", "TL0142",
+                "T.Parallel inside T.Parallel",
+                "TL0142",
                 "give all extents to one T.Parallel(m, n), or make the inner loop T.serial",
             )
         if loop.kind == "pipelined" and t.parallel_region() is not None:
-            raise t.error("T.Pipelined inside T.Parallel", "TL0143", "put the pipelined loop outside")
+            raise t.error(
+                "T.Pipelined inside T.Parallel", "TL0143", "put the pipelined loop outside"
+            )
 
     def _python_loop(self, items: Iterator[Any]) -> Iterator[Any]:
         t = self.trace
@@ -307,7 +400,14 @@ class Protocol:
                 if t.regions and t.regions[-1] is region:
                     t.regions.pop()
 
-    def while_(self, cond: Callable[[], Any], escaping: Sequence[str], has_else: bool, leaves: bool, literal: bool) -> Iterator[Any]:
+    def while_(
+        self,
+        cond: Callable[[], Any],
+        escaping: Sequence[str],
+        has_else: bool,
+        leaves: bool,
+        literal: bool,
+    ) -> Iterator[Any]:
         t = self.trace
         span = t.span()
         region = Place("while", frozenset(escaping), span)
@@ -344,10 +444,13 @@ class Protocol:
                 value = self._condition(cond())
                 if isinstance(value, Expr):
                     raise self.trace.error(
-                        "the condition of this loop was a Python value and became a run-time one", "TL0146",
+                        "the condition of this loop was a Python value and became a run-time one",
+                        "TL0146",
                         "use a T.alloc_var from the start",
                     )
-            raise self.trace.error("this loop does not end while tracing", "TL0147", "check its condition")
+            raise self.trace.error(
+                "this loop does not end while tracing", "TL0147", "check its condition"
+            )
 
         yield from self._python_loop(rounds())
 
@@ -364,14 +467,19 @@ class Protocol:
                 return as_bool(value)
             name = value.name if isinstance(value, Buffer) else value.buffer.name
             raise self.trace.error(
-                f"buffer `{name}` cannot be used as a condition", "TL0205", f"test an element: {name}[i] != 0",
+                f"buffer `{name}` cannot be used as a condition",
+                "TL0205",
+                f"test an element: {name}[i] != 0",
                 TypeMismatchError,
             )
         value = plain(value)
         if isinstance(value, Expr) and type(value) is not Const:
             if value.dtype.lanes > 1 or value.dtype.is_handle:
                 raise self.trace.error(
-                    f"a {value.dtype} cannot be used as a condition", "TL0206", "compare it with something", TypeMismatchError
+                    f"a {value.dtype} cannot be used as a condition",
+                    "TL0206",
+                    "compare it with something",
+                    TypeMismatchError,
                 )
             return as_bool(value)
         return bool(value.value) if isinstance(value, Const) else bool(value)
@@ -383,7 +491,8 @@ class Protocol:
             value = f()
         if emitted:
             raise self.trace.error(
-                f"{what} contains a call with an effect, which would always run", "TL0148",
+                f"{what} contains a call with an effect, which would always run",
+                "TL0148",
                 "write an `if` statement, or assign the call's result to a name first",
             )
         return value
@@ -420,9 +529,13 @@ class Protocol:
             return then() if test else orelse()
         a, b = (self._lazily(f, "a conditional expression") for f in (then, orelse))
         what = "a side of a conditional expression that is decided at run time"
-        return if_then_else(test, scalar(self.trace, plain(a), what), scalar(self.trace, plain(b), what)) if (
-            isinstance(a, (Expr, VarRef)) and isinstance(b, (Expr, VarRef))
-        ) else if_then_else(test, self._side(a, b, what), self._side(b, a, what))
+        return (
+            if_then_else(
+                test, scalar(self.trace, plain(a), what), scalar(self.trace, plain(b), what)
+            )
+            if (isinstance(a, (Expr, VarRef)) and isinstance(b, (Expr, VarRef)))
+            else if_then_else(test, self._side(a, b, what), self._side(b, a, what))
+        )
 
     def _side(self, value: Any, other: Any, what: str) -> Any:
         """A number stays one beside an expression, which gives it its dtype."""

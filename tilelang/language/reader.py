@@ -25,8 +25,18 @@ _BINARY = {
 }  # fmt: skip
 _COMPARE = {ast.Eq: "EQ", ast.NotEq: "NE", ast.Lt: "LT", ast.LtE: "LE", ast.Gt: "GT", ast.GtE: "GE"}
 _CALLS = {"truncdiv": "TruncDiv", "truncmod": "TruncMod", "min": "Min", "max": "Max", "neg": "Neg"}
-_LOOPS = {"serial": "serial", "unroll": "unroll", "vectorized": "vectorized", "Pipelined": "pipelined"}
-_DATA_MODULES = ("tilelang.layout", "tilelang.tileop.distribute", "tilelang.ir.func", "tilelang.layout.digits")
+_LOOPS = {
+    "serial": "serial",
+    "unroll": "unroll",
+    "vectorized": "vectorized",
+    "Pipelined": "pipelined",
+}
+_DATA_MODULES = (
+    "tilelang.layout",
+    "tilelang.tileop.distribute",
+    "tilelang.ir.func",
+    "tilelang.layout.digits",
+)
 
 
 class Opaque:
@@ -55,7 +65,9 @@ def read_func(text: str, file: str = "<text>") -> PrimFunc:
         else:
             raise reader.refuse(s, "a function and its symbols are expected")
     if function is None:
-        raise LanguageError("the text holds no function", code="TL0170", help="give the text of PrimFunc.script()")
+        raise LanguageError(
+            "the text holds no function", code="TL0170", help="give the text of PrimFunc.script()"
+        )
     return reader.func(function)
 
 
@@ -76,8 +88,10 @@ class _Reader:
 
     def refuse(self, node: Any, why: str) -> LanguageError:
         return LanguageError(
-            f"this is not the text of a function: {why} (`{ast.unparse(node)[:60]}`)", code="TL0171",
-            span=Span.of(node, self.file), help="give the text of PrimFunc.script()",
+            f"this is not the text of a function: {why} (`{ast.unparse(node)[:60]}`)",
+            code="TL0171",
+            span=Span.of(node, self.file),
+            help="give the text of PrimFunc.script()",
         )
 
     def lookup(self, node: ast.Name) -> Any:
@@ -89,7 +103,11 @@ class _Reader:
 
     def symbol(self, s: ast.Assign) -> None:
         target, call = s.targets[0], s.value
-        if not (isinstance(target, ast.Name) and isinstance(call, ast.Call) and _member(call.func) == "dynamic"):
+        if not (
+            isinstance(target, ast.Name)
+            and isinstance(call, ast.Call)
+            and _member(call.func) == "dynamic"
+        ):
             raise self.refuse(s, "a symbol is expected")
         name, dtype = (ast.literal_eval(a) for a in call.args)
         self.names[target.id] = Var(name, DType(dtype))
@@ -99,7 +117,11 @@ class _Reader:
         body = list(f.body)
         attrs: dict[str, Any] = {}
         first = body[0] if body else None
-        if isinstance(first, ast.Expr) and isinstance(first.value, ast.Call) and _member(first.value.func) == "func_attr":
+        if (
+            isinstance(first, ast.Expr)
+            and isinstance(first.value, ast.Call)
+            and _member(first.value.func) == "func_attr"
+        ):
             self.late.append((attrs, first.value.args[0]))
             del body[0]
         stmt = self.block(body)
@@ -158,7 +180,11 @@ class _Reader:
         return ir.Continue()
 
     def s_AnnAssign(self, s: ast.AnnAssign) -> Stmt:
-        if not isinstance(s.target, ast.Name) or not isinstance(s.annotation, ast.Attribute) or s.value is None:
+        if (
+            not isinstance(s.target, ast.Name)
+            or not isinstance(s.annotation, ast.Attribute)
+            or s.value is None
+        ):
             raise self.refuse(s, "a binding needs a name, a dtype and a value")
         value = self.expr(s.value)
         var = self.names[s.target.id] = Var(s.target.id, DType(s.annotation.attr))
@@ -171,13 +197,23 @@ class _Reader:
             if not isinstance(place, ir.Load):
                 raise self.refuse(s, "a store needs one element")
             return ir.Store(place.buffer, place.indices, self.expr(s.value))
-        if not isinstance(target, ast.Name) or not isinstance(s.value, ast.Call) or _member(s.value.func) != "alloc_buffer":
+        if (
+            not isinstance(target, ast.Name)
+            or not isinstance(s.value, ast.Call)
+            or _member(s.value.func) != "alloc_buffer"
+        ):
             raise self.refuse(s, "an allocation is expected")
         call = s.value
         more = {k.arg: self.value(k.value) for k in call.keywords if k.arg != "annotations"}
         buffer = Buffer(
-            target.id, self.value(call.args[0]), ast.literal_eval(call.args[1]), more["scope"], more.get("strides"),
-            more.get("view_of"), None, more.get("data"),
+            target.id,
+            self.value(call.args[0]),
+            ast.literal_eval(call.args[1]),
+            more["scope"],
+            more.get("strides"),
+            more.get("view_of"),
+            None,
+            more.get("data"),
         )
         self.names[target.id] = buffer
         return ir.Alloc(buffer, self.annotations(call))
@@ -191,20 +227,30 @@ class _Reader:
             return ir.Assume(self.expr(call.args[0]))
         if name in self.ops and isinstance(call, ast.Call):
             cls: Any = self.ops[name]
-            values = {k.arg: self.field(cls, k.arg, k.value) for k in call.keywords if k.arg != "annotations"}
+            values = {
+                k.arg: self.field(cls, k.arg, k.value)
+                for k in call.keywords
+                if k.arg != "annotations"
+            }
             return ir.TileStmt(cls(**values), self.annotations(call))
         return ir.Evaluate(self.expr(call))
 
     def field(self, cls: Any, name: str | None, node: ast.expr) -> Any:
         """A field of a tile op: an expression where its class says so, else a Python value."""
         kind = str(getattr(cls, "_kinds", {}).get(name, ""))
-        return self.expr(node) if kind in ("Expr", "Expr | None") and not _is_none(node) else self.value(node)
+        return (
+            self.expr(node)
+            if kind in ("Expr", "Expr | None") and not _is_none(node)
+            else self.value(node)
+        )
 
     def s_Assert(self, s: ast.Assert) -> Stmt:
         return ir.Assert(self.expr(s.test), ast.literal_eval(s.msg) if s.msg is not None else "")
 
     def s_If(self, s: ast.If) -> Stmt:
-        return ir.If(self.expr(s.test), self.block(s.body), self.block(s.orelse) if s.orelse else None)
+        return ir.If(
+            self.expr(s.test), self.block(s.body), self.block(s.orelse) if s.orelse else None
+        )
 
     def s_While(self, s: ast.While) -> Stmt:
         return ir.While(self.expr(s.test), self.block(s.body))
@@ -214,7 +260,11 @@ class _Reader:
         if not isinstance(call, ast.Call):
             raise self.refuse(s, "a loop is expected")
         word = _member(call.func)
-        names = [n.id for n in (s.target.elts if isinstance(s.target, ast.Tuple) else [s.target]) if isinstance(n, ast.Name)]
+        names = [
+            n.id
+            for n in (s.target.elts if isinstance(s.target, ast.Tuple) else [s.target])
+            if isinstance(n, ast.Name)
+        ]
         if word == "Parallel":
             extents = tuple(self.expr(a) for a in call.args)
             notes = self.annotations(call)
@@ -226,7 +276,10 @@ class _Reader:
         start, extent = self.span(call.args)
         notes = self.annotations(call)
         options = {k.arg: k.value for k in call.keywords if k.arg not in ("annotations", "dtype")}
-        dtype = next((DType(ast.literal_eval(k.value)) for k in call.keywords if k.arg == "dtype"), extent.dtype)
+        dtype = next(
+            (DType(ast.literal_eval(k.value)) for k in call.keywords if k.arg == "dtype"),
+            extent.dtype,
+        )
         for name, node in options.items():
             notes[str(name)] = self.value(node)
         var = self.names[names[0]] = Var(names[0], dtype)
@@ -247,7 +300,11 @@ class _Reader:
             return Const(lo, int32), Const(hi - lo, int32)
         if lo == 0:
             return Const(0, int32), self.expr(upper)
-        if isinstance(upper, ast.BinOp) and isinstance(upper.op, ast.Add) and ast.dump(upper.left) == ast.dump(lower):
+        if (
+            isinstance(upper, ast.BinOp)
+            and isinstance(upper.op, ast.Add)
+            and ast.dump(upper.left) == ast.dump(lower)
+        ):
             return self.expr(lower), self.expr(upper.right)
         raise self.refuse(upper, "the end of a range is written as its start plus its extent")
 
@@ -304,7 +361,11 @@ class _Reader:
         return [self.value(x) for x in e.elts]
 
     def e_Dict(self, e: ast.Dict) -> Any:
-        return {self.value(k): self.value(v) for k, v in zip(e.keys, e.values, strict=True) if k is not None}
+        return {
+            self.value(k): self.value(v)
+            for k, v in zip(e.keys, e.values, strict=True)
+            if k is not None
+        }
 
     def e_UnaryOp(self, e: ast.UnaryOp) -> Any:
         if isinstance(e.op, ast.Not):
@@ -339,7 +400,11 @@ class _Reader:
             raise self.refuse(e, "only buffers are indexed")
         if not any(isinstance(i, ast.Slice) for i in items):
             return ir.Load(buffer, tuple(self.expr(i) for i in items))
-        ranges = [self.bounds(i.lower, i.upper) for i in items if isinstance(i, ast.Slice) and i.lower and i.upper]
+        ranges = [
+            self.bounds(i.lower, i.upper)
+            for i in items
+            if isinstance(i, ast.Slice) and i.lower and i.upper
+        ]
         if len(ranges) != len(items):
             raise self.refuse(e, "a region has a range for each dimension")
         return Region(buffer, tuple(o for o, _ in ranges), tuple(x for _, x in ranges))
@@ -381,7 +446,9 @@ class _Reader:
 
     def c_call(self, e: ast.Call) -> Expr:
         dtype = next((ast.literal_eval(k.value) for k in e.keywords if k.arg == "dtype"), "handle")
-        return ir.Call(ast.literal_eval(e.args[0]), tuple(self.expr(a) for a in e.args[1:]), DType(dtype))
+        return ir.Call(
+            ast.literal_eval(e.args[0]), tuple(self.expr(a) for a in e.args[1:]), DType(dtype)
+        )
 
     def c_opaque(self, e: ast.Call) -> Opaque:
         return Opaque(ast.literal_eval(e.args[0]))
@@ -393,14 +460,24 @@ class _Reader:
     def data(self, e: ast.Call) -> Any:
         """`LoopPlan(layout=…, …)`, `Fragment([…], …)`: an object of one of our data classes."""
         name = e.func.id if isinstance(e.func, ast.Name) else ""
-        cls = next((c for m in _DATA_MODULES if (c := getattr(importlib.import_module(m), name, None)) is not None), None)
+        cls = next(
+            (
+                c
+                for m in _DATA_MODULES
+                if (c := getattr(importlib.import_module(m), name, None)) is not None
+            ),
+            None,
+        )
         if not isinstance(cls, type):
             raise self.refuse(e, "no such object")
         args = [self.value(a) for a in e.args]
         more = {str(k.arg): self.value(k.value) for k in e.keywords}
         if name == "Fragment":  # its text also says how many registers there are
             more.pop("regs", None)
-            more = {{"thread": "thread_digits", "reg": "reg_digits"}.get(k, k): v for k, v in more.items()}
+            more = {
+                {"thread": "thread_digits", "reg": "reg_digits"}.get(k, k): v
+                for k, v in more.items()
+            }
         if name == "Layout" and more.get("swizzle") is not None:
             from tilelang.layout import Swizzle
 

@@ -17,18 +17,35 @@ KINDS = ("sum", "max", "min", "absmax", "abssum", "bitand", "bitor", "bitxor")
 
 
 def reduce(
-    buffer: Any, out: Any, type: str, dim: int = -1, clear: bool = True, batch: int = 1, nan_propagate: bool = False
+    buffer: Any,
+    out: Any,
+    type: str,
+    dim: int = -1,
+    clear: bool = True,
+    batch: int = 1,
+    nan_propagate: bool = False,
 ) -> None:
     """out = reduction of `buffer` along `dim` (combined with the old `out` if not `clear`)."""
     what = f"T.reduce_{type}"
     t = current(what)
     if type not in KINDS:
-        raise t.error(f"T.reduce: unknown kind {type!r}", "TL0540", f"one of {', '.join(KINDS)}", OptionError)
+        raise t.error(
+            f"T.reduce: unknown kind {type!r}", "TL0540", f"one of {', '.join(KINDS)}", OptionError
+        )
     src, dst = region(t, buffer, f"{what}: buffer"), region(t, out, f"{what}: out")
     at = const_int(plain(dim))
     if at is None:
-        raise t.error(f"{what}: dim must be a compile-time number, got {dim}", "TL0541", "e.g. dim=1", OptionError)
-    emit_op(t, Reduce(src, dst, type, at, bool(plain(clear)), bool(nan_propagate)), ("src", "dst", "dim"))
+        raise t.error(
+            f"{what}: dim must be a compile-time number, got {dim}",
+            "TL0541",
+            "e.g. dim=1",
+            OptionError,
+        )
+    emit_op(
+        t,
+        Reduce(src, dst, type, at, bool(plain(clear)), bool(nan_propagate)),
+        ("src", "dst", "dim"),
+    )
 
 
 def reduce_sum(buffer: Any, out: Any, dim: int = -1, clear: bool = True, batch: int = 1) -> None:
@@ -37,21 +54,36 @@ def reduce_sum(buffer: Any, out: Any, dim: int = -1, clear: bool = True, batch: 
 
 
 def reduce_max(
-    buffer: Any, out: Any, dim: int = -1, clear: bool = True, batch: int = 1, nan_propagate: bool = False
+    buffer: Any,
+    out: Any,
+    dim: int = -1,
+    clear: bool = True,
+    batch: int = 1,
+    nan_propagate: bool = False,
 ) -> None:
     """out = maximum of `buffer` along `dim`; NaN is ignored unless `nan_propagate`."""
     reduce(buffer, out, "max", dim, clear, batch, nan_propagate)
 
 
 def reduce_min(
-    buffer: Any, out: Any, dim: int = -1, clear: bool = True, batch: int = 1, nan_propagate: bool = False
+    buffer: Any,
+    out: Any,
+    dim: int = -1,
+    clear: bool = True,
+    batch: int = 1,
+    nan_propagate: bool = False,
 ) -> None:
     """out = minimum of `buffer` along `dim`; NaN is ignored unless `nan_propagate`."""
     reduce(buffer, out, "min", dim, clear, batch, nan_propagate)
 
 
 def reduce_absmax(
-    buffer: Any, out: Any, dim: int = -1, clear: bool = True, batch: int = 1, nan_propagate: bool = False
+    buffer: Any,
+    out: Any,
+    dim: int = -1,
+    clear: bool = True,
+    batch: int = 1,
+    nan_propagate: bool = False,
 ) -> None:
     """out = largest magnitude in `buffer` along `dim`."""
     reduce(buffer, out, "absmax", dim, clear, batch, nan_propagate)

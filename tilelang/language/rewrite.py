@@ -5,7 +5,7 @@ In: an `ast.FunctionDef`. Out: a new one (the input is shared and stays as it is
 positions. What is not rewritten is plain Python and runs while tracing: calls, comprehensions,
 lambdas, f-strings, imports, `try`, nested functions. `_tl_` is the trace (`trace.Trace`):
 
-    x = v             x = _tl_.assign("x", v, lambda: x)
+    x = v             x = _tl_.assign("x", v, lambda: x)      (None where x has no value yet)
     x += v            x = _tl_.augassign("x", "Add", lambda: x, v)
     A[i] = v          _tl_.setitem(A, _tl_.key[i], v)
     a, b = v          _tl1, _tl2 = _tl_.unpack(v, ("a", "b"), None); a = …; b = …
@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 from tilelang.errors import LanguageError, Span
 
-from .liveness import Escaping, escaping_names
+from .liveness import Escaping, assigned_in, escaping_names, stored_names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,9 +52,28 @@ def rewrite_function(function: ast.FunctionDef, file: str) -> ast.FunctionDef:
     return _Rewrite(function, file).function()
 
 
+class _Method(ast.Attribute):
+    """A method of ours. Its place is one point: Python moves the place of a call to the last line of
+    the method's name, which for a statement of several lines would be the wrong one."""
+
+
 def _call(method: str, *args: ast.expr) -> ast.Call:
-    target = ast.Attribute(ast.Name(TRACE_NAME, ast.Load()), method, ast.Load())
+    target = _Method(ast.Name(TRACE_NAME, ast.Load()), method, ast.Load())
     return ast.Call(target, list(args), [])
+
+
+def locate(node: ast.AST, place: tuple[int, int, int, int] | None = None) -> None:
+    """Gives every node that has no place the one of its parent."""
+    here = place
+    if "lineno" in node._attributes:
+        if not hasattr(node, "lineno") and place is not None:
+            point = isinstance(node, _Method)
+            line, col, end_line, end_col = place
+            node.lineno, node.col_offset = line, col
+            node.end_lineno, node.end_col_offset = (line, col) if point else (end_line, end_col)
+        here = (node.lineno, node.col_offset, node.end_lineno, node.end_col_offset)  # type: ignore[attr-defined]
+    for child in ast.iter_child_nodes(node):
+        locate(child, place if isinstance(node, _Method) else here)
 
 
 def _lambda(body: ast.expr) -> ast.Lambda:
@@ -73,18 +92,22 @@ class _Rewrite:
         self.file = file
         self.escaping: Escaping = escaping_names(node)
         self.count = 0
+        a = node.args
+        every = [*a.posonlyargs, *a.args, *a.kwonlyargs, *(x for x in (a.vararg, a.kwarg) if x)]
+        self.bound = {x.arg for x in every}  # names that may have a value where we are
 
     def function(self) -> ast.FunctionDef:
         a = self.node.args
-        plain = [[ast.copy_location(ast.arg(x.arg), x) for x in g] for g in (a.posonlyargs, a.args, a.kwonlyargs)]
+        plain = [
+            [ast.copy_location(ast.arg(x.arg), x) for x in g]
+            for g in (a.posonlyargs, a.args, a.kwonlyargs)
+        ]
         vararg = ast.arg(a.vararg.arg) if a.vararg else None
         kwarg = ast.arg(a.kwarg.arg) if a.kwarg else None
         missing: list[ast.expr | None] = [None for _ in a.kwonlyargs]
         args = ast.arguments(plain[0], plain[1], vararg, plain[2], missing, kwarg, [])
         out = ast.FunctionDef(self.node.name, args, self.block(self.node.body) or [ast.Pass()], [])
-        ast.copy_location(out, self.node)
-        ast.fix_missing_locations(out)
-        return out
+        return ast.copy_location(out, self.node)
 
     def fresh(self) -> str:
         self.count += 1
@@ -92,8 +115,10 @@ class _Rewrite:
 
     def refuse(self, node: Any, what: str, help: str) -> LanguageError:
         return LanguageError(
-            f"{what} is not part of the kernel language", code="TL0111",
-            span=Span.of(node, self.file, self.node.name), help=help,
+            f"{what} is not part of the kernel language",
+            code="TL0111",
+            span=Span.of(node, self.file, self.node.name),
+            help=help,
         )
 
     # -------------------------------------------------------------------------------- statements
@@ -106,11 +131,14 @@ class _Rewrite:
                 if n is not s:
                     ast.copy_location(n, s)
             out.extend(new)
+            self.bound |= stored_names(s)
         return out
 
     def stmt(self, s: ast.stmt) -> list[ast.stmt]:
         if type(s) in _REFUSED:
-            raise self.refuse(s, _REFUSED[type(s)], "kernels run to completion; use plain statements")
+            raise self.refuse(
+                s, _REFUSED[type(s)], "kernels run to completion; use plain statements"
+            )
         method = getattr(self, f"s_{type(s).__name__}", None)
         return method(s) if method else [self.map(s)]
 
@@ -146,7 +174,9 @@ class _Rewrite:
             return self.assign(s.targets[0], value)
         tmp = self.fresh()
         first = next((t.id for t in s.targets if isinstance(t, ast.Name)), "v")
-        out: list[ast.stmt] = [ast.Assign([ast.Name(tmp, ast.Store())], _call("value", value, _constant(first)))]
+        out: list[ast.stmt] = [
+            ast.Assign([ast.Name(tmp, ast.Store())], _call("value", value, _constant(first)))
+        ]
         for t in s.targets:
             out += self.assign(t, ast.Name(tmp, ast.Load()))
         return out
@@ -157,14 +187,18 @@ class _Rewrite:
         if not isinstance(s.target, ast.Name):
             return [s]
         name = s.target.id
-        value = _call("annotate", _constant(name), _lambda(s.annotation), _lambda(ast.Name(name, ast.Load())))
+        value = _call(
+            "annotate", _constant(name), _lambda(s.annotation), _lambda(ast.Name(name, ast.Load()))
+        )
         return [ast.Assign([ast.Name(name, ast.Store())], value)]
 
     def s_AugAssign(self, s: ast.AugAssign) -> list[ast.stmt]:
         op, value = _constant(type(s.op).__name__), self.expr(s.value)
         t = s.target
         if isinstance(t, ast.Name):
-            new = _call("augassign", _constant(t.id), op, _lambda(ast.Name(t.id, ast.Load())), value)
+            new = _call(
+                "augassign", _constant(t.id), op, _lambda(ast.Name(t.id, ast.Load())), value
+            )
             return [ast.Assign([ast.Name(t.id, ast.Store())], new)]
         if isinstance(t, ast.Subscript):
             return [ast.Expr(_call("augsetitem", self.expr(t.value), self.key(t.slice), op, value))]
@@ -172,7 +206,9 @@ class _Rewrite:
 
     def assign(self, t: ast.expr, value: ast.expr) -> list[ast.stmt]:
         if isinstance(t, ast.Name):
-            new = _call("assign", _constant(t.id), value, _lambda(ast.Name(t.id, ast.Load())))
+            # only where there may be one: each makes a cell, and a program may have thousands of names
+            old = _lambda(ast.Name(t.id, ast.Load())) if t.id in self.bound else ast.Constant(None)
+            new = _call("assign", _constant(t.id), value, old)
             return [ast.Assign([ast.Name(t.id, ast.Store())], new)]
         if isinstance(t, ast.Subscript):
             return [ast.Expr(_call("setitem", self.expr(t.value), self.key(t.slice), value))]
@@ -196,26 +232,47 @@ class _Rewrite:
 
     def s_For(self, s: ast.For) -> list[ast.stmt]:
         names, structured = _target_names(s.target)
+        self.bound |= stored_names(s.target) | assigned_in(s.body)
         iterable = _call(
-            "loop", self.iterable(s.iter), _constant(names), ast.Constant(structured),
-            _constant(sorted(self.escaping[s])), ast.Constant(bool(s.orelse)),
+            "loop",
+            self.iterable(s.iter),
+            _constant(names),
+            ast.Constant(structured),
+            _constant(sorted(self.escaping[s])),
+            ast.Constant(bool(s.orelse)),
         )
         ast.copy_location(iterable, s.iter)
         return [ast.For(s.target, iterable, self.block(s.body), self.block(s.orelse))]
 
     def iterable(self, e: ast.expr) -> ast.expr:
-        if isinstance(e, ast.Call) and isinstance(e.func, ast.Name) and e.func.id == "range" and not e.keywords:
+        if (
+            isinstance(e, ast.Call)
+            and isinstance(e.func, ast.Name)
+            and e.func.id == "range"
+            and not e.keywords
+        ):
             return ast.copy_location(_call("range_", e.func, *(self.expr(a) for a in e.args)), e)
         return self.expr(e)  # type: ignore[no-any-return]
 
     def s_While(self, s: ast.While) -> list[ast.stmt]:
+        self.bound |= assigned_in(s.body)
         iterable = _call(
-            "while_", _lambda(self.expr(s.test)), _constant(sorted(self.escaping[s])),
-            ast.Constant(bool(s.orelse)), ast.Constant(_leaves_loop(s.body)),
+            "while_",
+            _lambda(self.expr(s.test)),
+            _constant(sorted(self.escaping[s])),
+            ast.Constant(bool(s.orelse)),
+            ast.Constant(_leaves_loop(s.body)),
             ast.Constant(isinstance(s.test, ast.Constant)),
         )
         ast.copy_location(iterable, s.test)
-        return [ast.For(ast.Name(self.fresh(), ast.Store()), iterable, self.block(s.body), self.block(s.orelse))]
+        return [
+            ast.For(
+                ast.Name(self.fresh(), ast.Store()),
+                iterable,
+                self.block(s.body),
+                self.block(s.orelse),
+            )
+        ]
 
     def s_If(self, s: ast.If) -> list[ast.stmt]:
         tmp = self.fresh()
@@ -223,9 +280,12 @@ class _Rewrite:
         ast.copy_location(test, s.test)
 
         def step(method: str) -> ast.expr:
-            return ast.Call(ast.Attribute(ast.Name(tmp, ast.Load()), method, ast.Load()), [], [])
+            return ast.Call(_Method(ast.Name(tmp, ast.Load()), method, ast.Load()), [], [])
 
-        out: list[ast.stmt] = [ast.Assign([ast.Name(tmp, ast.Store())], test), ast.If(step("then"), self.block(s.body), [])]
+        out: list[ast.stmt] = [
+            ast.Assign([ast.Name(tmp, ast.Store())], test),
+            ast.If(step("then"), self.block(s.body), []),
+        ]
         if s.orelse:
             out.append(ast.If(step("orelse"), self.block(s.orelse), []))
         out.append(ast.Expr(step("end")))
@@ -234,20 +294,40 @@ class _Rewrite:
     def s_With(self, s: ast.With) -> list[ast.stmt]:
         items = []
         for item in s.items:
-            names, structured = _target_names(item.optional_vars) if item.optional_vars is not None else ([], False)
-            context = _call("with_", self.expr(item.context_expr), _constant(names), ast.Constant(structured))
-            items.append(ast.withitem(ast.copy_location(context, item.context_expr), item.optional_vars))
+            self.bound |= (
+                stored_names(item.optional_vars) if item.optional_vars is not None else set()
+            )
+            names, structured = (
+                _target_names(item.optional_vars) if item.optional_vars is not None else ([], False)
+            )
+            context = _call(
+                "with_", self.expr(item.context_expr), _constant(names), ast.Constant(structured)
+            )
+            items.append(
+                ast.withitem(ast.copy_location(context, item.context_expr), item.optional_vars)
+            )
         return [ast.With(items, self.block(s.body))]
+
+    def s_Global(self, s: ast.Global | ast.Nonlocal) -> list[ast.stmt]:
+        self.bound |= set(s.names)
+        return [s]
+
+    s_Nonlocal = s_Global
 
     def s_Try(self, s: ast.Try) -> list[ast.stmt]:
         handlers = []
         for h in s.handlers:
             new = ast.ExceptHandler(h.type, h.name, self.block(h.body))
             handlers.append(ast.copy_location(new, h))
-        return [ast.Try(self.block(s.body), handlers, self.block(s.orelse), self.block(s.finalbody))]
+        return [
+            ast.Try(self.block(s.body), handlers, self.block(s.orelse), self.block(s.finalbody))
+        ]
 
     def s_Match(self, s: ast.Match) -> list[ast.stmt]:
-        cases = [ast.match_case(c.pattern, c.guard and self.expr(c.guard), self.block(c.body)) for c in s.cases]
+        cases = [
+            ast.match_case(c.pattern, c.guard and self.expr(c.guard), self.block(c.body))
+            for c in s.cases
+        ]
         return [ast.Match(self.expr(s.subject), cases)]
 
     # ------------------------------------------------------------------------------- expressions
@@ -297,7 +377,9 @@ class _Rewrite:
     def e_IfExp(self, e: ast.IfExp) -> ast.expr:
         if _assigns(e):
             return e
-        return _call("ifexp", self.expr(e.test), _lambda(self.expr(e.body)), _lambda(self.expr(e.orelse)))
+        return _call(
+            "ifexp", self.expr(e.test), _lambda(self.expr(e.body)), _lambda(self.expr(e.orelse))
+        )
 
     def e_Compare(self, e: ast.Compare) -> ast.expr:
         membership = any(isinstance(op, (ast.In, ast.NotIn)) for op in e.ops)

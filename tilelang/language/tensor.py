@@ -43,15 +43,26 @@ def _dimension(value: Any) -> Expr:
 def as_shape(shape: Any, what: str) -> tuple[Any, ...]:
     """A shape as a tuple: an int is one dimension; every entry is an int or an integer expression."""
     items = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
-    out = tuple(plain(s.item() if hasattr(s, "item") and not isinstance(s, Expr) else s) for s in items)
+    out = tuple(
+        plain(s.item() if hasattr(s, "item") and not isinstance(s, Expr) else s) for s in items
+    )
     for s in out:
-        if isinstance(s, bool) or not (isinstance(s, int) or (isinstance(s, Expr) and s.dtype.is_int)):
+        if isinstance(s, bool) or not (
+            isinstance(s, int) or (isinstance(s, Expr) and s.dtype.is_int)
+        ):
             raise ShapeError(
-                f"{what}: {s!r} is not a dimension", code="TL0301", span=_here(),
+                f"{what}: {s!r} is not a dimension",
+                code="TL0301",
+                span=_here(),
                 help="a dimension is an integer, T.dynamic(...), T.const(...) or an integer expression of those",
             )
         if isinstance(s, int) and s < 0:
-            raise ShapeError(f"{what}: dimension {s} is negative", code="TL0302", span=_here(), help="use a size >= 0")
+            raise ShapeError(
+                f"{what}: dimension {s} is negative",
+                code="TL0302",
+                span=_here(),
+                help="use a size >= 0",
+            )
     return out
 
 
@@ -60,7 +71,10 @@ def as_dtype(value: Any, what: str) -> DType:
         return DType(value)
     except (TypeError, AttributeError):
         raise TypeMismatchError(
-            f"{what}: {value!r} is not a dtype", code="TL0208", span=_here(), help="e.g. T.float16 or 'float16'"
+            f"{what}: {value!r} is not a dtype",
+            code="TL0208",
+            span=_here(),
+            help="e.g. T.float16 or 'float16'",
         ) from None
 
 
@@ -78,18 +92,28 @@ class _TensorAnnotation:
         self._strided = strided
 
     def __call__(self, shape: Any = None, *args: Any, **kwargs: Any) -> TensorSpec:
-        names = ["strides", "dtype", "scope"] if self._strided else ["dtype", "data", "scope", "strides"]
+        names = (
+            ["strides", "dtype", "scope"]
+            if self._strided
+            else ["dtype", "data", "scope", "strides"]
+        )
         if len(args) > len(names):
-            raise TypeError(f"{self._name} takes at most {len(names) + 1} arguments, got {len(args) + 1}")
+            raise TypeError(
+                f"{self._name} takes at most {len(names) + 1} arguments, got {len(args) + 1}"
+            )
         values = dict(zip(names, args, strict=False))
         for key, value in kwargs.items():
             if key not in names or key in values:
                 raise LanguageError(
-                    f"{self._name} has no parameter {key!r}", code="TL0116", span=_here(),
+                    f"{self._name} has no parameter {key!r}",
+                    code="TL0116",
+                    span=_here(),
                     help=f"its parameters are: shape, {', '.join(names)}",
                 )
             values[key] = value
-        return self._spec(shape, values.get("dtype", "float32"), values.get("strides"), values.get("scope"))
+        return self._spec(
+            shape, values.get("dtype", "float32"), values.get("strides"), values.get("scope")
+        )
 
     def __getitem__(self, key: Any) -> TensorSpec:
         items = key if isinstance(key, tuple) else (key,)
@@ -107,7 +131,9 @@ class _TensorAnnotation:
         steps = None if strides is None else as_shape(strides, self._name)
         if steps is not None and len(steps) != len(dims):
             raise ShapeError(
-                f"{self._name}: {len(dims)} dimension(s) but {len(steps)} stride(s)", code="TL0303", span=_here(),
+                f"{self._name}: {len(dims)} dimension(s) but {len(steps)} stride(s)",
+                code="TL0303",
+                span=_here(),
                 help="give one stride per dimension",
             )
         return TensorSpec(dims, as_dtype(dtype, self._name), steps, scope or self._scope)
@@ -161,7 +187,9 @@ def split_names(names: str) -> list[str]:
 
 def dynamic(name: str, dtype: Any = "int32") -> Any:
     """Sizes known at run time: `m = T.dynamic("m")`, `m, n = T.dynamic("m, n")`."""
-    out = tuple(Var(n, as_dtype(dtype, "T.dynamic")) for n in _valid(split_names(name), "T.dynamic"))
+    out = tuple(
+        Var(n, as_dtype(dtype, "T.dynamic")) for n in _valid(split_names(name), "T.dynamic")
+    )
     return out[0] if len(out) == 1 else out
 
 
@@ -192,7 +220,10 @@ def _valid(names: Sequence[str], what: str) -> Sequence[str]:
     bad = [n for n in names if not n.isidentifier()]
     if bad or not names:
         raise LanguageError(
-            f"{what}: {', '.join(bad) or 'nothing'} is not a name", code="TL0117", span=_here(), help=f'e.g. {what}("m, n")'
+            f"{what}: {', '.join(bad) or 'nothing'} is not a name",
+            code="TL0117",
+            span=_here(),
+            help=f'e.g. {what}("m, n")',
         )
     return names
 
@@ -203,7 +234,8 @@ def const(names: str) -> Any:
     wanted = _valid(split_names(names), "T.const")
     if t.consts is None and not t.symbolic:
         raise t.error(
-            "T.const belongs to an eager kernel (a function under @tilelang.jit that is the kernel itself)", "TL0149",
+            "T.const belongs to an eager kernel (a function under @tilelang.jit that is the kernel itself)",
+            "TL0149",
             "pass the size to the factory, or use T.dynamic for a run-time size",
         )
     out = tuple(_const_value(t, n) for n in wanted)
@@ -216,7 +248,8 @@ def _const_value(t: Trace, name: str) -> Any:
     values = t.consts or {}
     if name not in values:
         raise t.error(
-            f"no value for T.const {name!r}", "TL0150",
+            f"no value for T.const {name!r}",
+            "TL0150",
             f"pass `{name}=<value>`, or the tensor whose shape holds it",
         )
     return values[name]
@@ -234,10 +267,13 @@ def empty(*shape: Any, dtype: Any = "float32") -> Buffer:
     buffer = TensorSpec(as_shape(items, "T.empty"), as_dtype(dtype, "T.empty")).buffer("", t.span())
     if t.consts is None and not t.symbolic:
         raise t.error(
-            "T.empty belongs to an eager kernel (a function under @tilelang.jit that is the kernel itself)", "TL0151",
+            "T.empty belongs to an eager kernel (a function under @tilelang.jit that is the kernel itself)",
+            "TL0151",
             "in a factory, make it a parameter of the prim_func and name it by out_idx; T.alloc_global is scratch memory",
         )
     if t.in_kernel:
-        raise t.error("T.empty inside T.Kernel", "TL0152", "declare outputs before `with T.Kernel(...)`")
+        raise t.error(
+            "T.empty inside T.Kernel", "TL0152", "declare outputs before `with T.Kernel(...)`"
+        )
     t.outputs.append(buffer)
     return buffer

@@ -11,8 +11,28 @@ from typing import Any
 
 from tilelang.errors import OptionError, TypeMismatchError
 from tilelang.ir import (
-    Assert, Assume, Buffer, DType, Evaluate, Expr, If, Load, Region, Return, StringImm, Var, address_of, as_bool,
-    binary, call, cast, const, const_int, maximum, minimum, seq,
+    Assert,
+    Assume,
+    Buffer,
+    DType,
+    Evaluate,
+    Expr,
+    If,
+    Load,
+    Region,
+    Return,
+    StringImm,
+    Var,
+    address_of,
+    as_bool,
+    binary,
+    call,
+    cast,
+    const,
+    const_int,
+    maximum,
+    minimum,
+    seq,
 )
 from tilelang.ir.expr import BitAnd, BitOr
 
@@ -43,12 +63,16 @@ def sync_threads(barrier_id: int | None = None, arrive_count: int | None = None)
         effect(t, "sync_threads")
         return
     x, y, z = launch.threads
-    effect(t, "named_barrier_sync", barrier_id, arrive_count if arrive_count is not None else x * y * z)
+    effect(
+        t, "named_barrier_sync", barrier_id, arrive_count if arrive_count is not None else x * y * z
+    )
 
 
 def named_barrier_arrive(barrier_id: int, arrive_count: int) -> None:
     """Arrives at a named barrier without waiting."""
-    effect(kernel_trace("T.named_barrier_arrive")[0], "named_barrier_arrive", barrier_id, arrive_count)
+    effect(
+        kernel_trace("T.named_barrier_arrive")[0], "named_barrier_arrive", barrier_id, arrive_count
+    )
 
 
 def sync_warp(mask: Any = None) -> None:
@@ -107,7 +131,9 @@ def shuffle_elect(thread_extent: int = 0) -> Expr:
 def _shuffle(op: str, what: str, value: Any, lane: Any, width: Any, mask: Any) -> Var:
     t, _ = kernel_trace(what)
     if mask is not None and const_int(plain(mask)) not in (_FULL_MASK, -1):
-        raise t.error(f"{what}: only the full mask is supported", "TL0550", "leave out mask=", OptionError)
+        raise t.error(
+            f"{what}: only the full mask is supported", "TL0550", "leave out mask=", OptionError
+        )
     e = operand(value, what)
     return t.bind("shuffled", call(op, [e, plain(lane), plain(width)], e.dtype))
 
@@ -187,28 +213,49 @@ def ballot_sync(predicate: Any, mask: Any = None) -> Expr:
 
 
 def _atomic(
-    op: str, dst: Any, value: Any, memory_order: str | None, return_prev: bool, use_tma: bool = False
+    op: str,
+    dst: Any,
+    value: Any,
+    memory_order: str | None,
+    return_prev: bool,
+    use_tma: bool = False,
 ) -> Var | None:
     what = f"T.{op}"
     t = current(what)
     if memory_order not in (None, "relaxed"):
         raise t.error(
-            f"{what}: memory order {memory_order!r} is not supported yet", "TL0551", "use 'relaxed' and a T.sync_threads()",
+            f"{what}: memory order {memory_order!r} is not supported yet",
+            "TL0551",
+            "use 'relaxed' and a T.sync_threads()",
             OptionError,
         )
     if use_tma:
-        raise t.error(f"{what}: use_tma=True is not supported yet", "TL0552", "leave it out", OptionError)
+        raise t.error(
+            f"{what}: use_tma=True is not supported yet", "TL0552", "leave it out", OptionError
+        )
     if not is_place(dst):
-        raise t.error(f"{what}: the destination must be a buffer element, got {dst!r}", "TL0226", "e.g. C[i, j]", TypeMismatchError)
+        raise t.error(
+            f"{what}: the destination must be a buffer element, got {dst!r}",
+            "TL0226",
+            "e.g. C[i, j]",
+            TypeMismatchError,
+        )
     if isinstance(dst, (Load, VarRef)) and not isinstance(value, (Buffer, Region)):
         return _atomic_element(t, op, dst, value, return_prev)
     if return_prev:
-        raise t.error(f"{what}: return_prev is for single elements", "TL0553", "loop over the elements", OptionError)
+        raise t.error(
+            f"{what}: return_prev is for single elements",
+            "TL0553",
+            "loop over the elements",
+            OptionError,
+        )
     _atomic_tile(t, op, dst, value)
     return None
 
 
-def _atomic_element(t: Trace, op: str, dst: Load | VarRef, value: Any, return_prev: bool) -> Var | None:
+def _atomic_element(
+    t: Trace, op: str, dst: Load | VarRef, value: Any, return_prev: bool
+) -> Var | None:
     v = cast(scalar(t, plain(value), f"T.{op}: value", dst.buffer.dtype), dst.buffer.dtype)
     update = call(op, [address_of(dst.buffer, *dst.indices), v], dst.buffer.dtype)
     if return_prev:
@@ -226,7 +273,9 @@ def _atomic_tile(t: Trace, op: str, dst: Any, value: Any) -> None:
         src = region(t, value, f"T.{op}: value", to.extents) if is_place(value) else None
     moving = to.squeezed() or (0,)
     names = [f"i{n}" for n in range(len(moving))]
-    for loops in Protocol(t).loop(Parallel(*(to.extents[d] for d in moving)), names, True, (), False):
+    for loops in Protocol(t).loop(
+        Parallel(*(to.extents[d] for d in moving)), names, True, (), False
+    ):
         at = _points(to, moving, loops)
         v = value if src is None else Load(src.buffer, _points(src, src.squeezed(), loops))
         _atomic_element(t, op, Load(to.buffer, at), v, False)
@@ -238,19 +287,27 @@ def _points(r: Region, moving: tuple[int, ...], loops: tuple[Expr, ...]) -> tupl
 
 
 def atomic_add(
-    dst: Any, value: Any, memory_order: str | None = None, return_prev: bool = False, use_tma: bool = False,
+    dst: Any,
+    value: Any,
+    memory_order: str | None = None,
+    return_prev: bool = False,
+    use_tma: bool = False,
     annotations: Any = None,
 ) -> Var | None:
     """dst += value, indivisibly; element by element for tiles. return_prev: the old value."""
     return _atomic("atomic_add", dst, value, memory_order, return_prev, use_tma)
 
 
-def atomic_max(dst: Any, value: Any, memory_order: str | None = None, return_prev: bool = False) -> Var | None:
+def atomic_max(
+    dst: Any, value: Any, memory_order: str | None = None, return_prev: bool = False
+) -> Var | None:
     """dst = max(dst, value), indivisibly."""
     return _atomic("atomic_max", dst, value, memory_order, return_prev)
 
 
-def atomic_min(dst: Any, value: Any, memory_order: str | None = None, return_prev: bool = False) -> Var | None:
+def atomic_min(
+    dst: Any, value: Any, memory_order: str | None = None, return_prev: bool = False
+) -> Var | None:
     """dst = min(dst, value), indivisibly."""
     return _atomic("atomic_min", dst, value, memory_order, return_prev)
 
@@ -259,7 +316,9 @@ def _atomic_many(n: int, dst: Any, value: Any, return_prev: bool) -> None:
     what = f"T.atomic_addx{n}"
     t = current(what)
     if return_prev:
-        raise t.error(f"{what}: return_prev is not supported yet", "TL0554", "use T.atomic_add", OptionError)
+        raise t.error(
+            f"{what}: return_prev is not supported yet", "TL0554", "use T.atomic_add", OptionError
+        )
     to, src = (region(t, x, what) for x in (dst, value))
     for k in range(n):
         at, place = ((*r.offsets[:-1], r.offsets[-1] + k) for r in (src, to))
@@ -285,7 +344,11 @@ def assume(cond: Any) -> None:
     test = Protocol(t)._condition(cond)
     if not isinstance(test, Expr):
         if not test:
-            raise t.error("T.assume of something false", "TL0165", "a false assumption makes the kernel meaningless")
+            raise t.error(
+                "T.assume of something false",
+                "TL0165",
+                "a false assumption makes the kernel meaningless",
+            )
         return
     fact = Assume(test, t.span())
     if t.in_kernel:
@@ -298,7 +361,11 @@ def device_assert(cond: Any, msg: str = "") -> None:
     """Stops the kernel with a message where the condition does not hold."""
     t, _ = kernel_trace("T.device_assert")
     test = Protocol(t)._condition(cond)
-    t.emit(Assert(test if isinstance(test, Expr) else const(test), msg or "device_assert failed", t.span()))
+    t.emit(
+        Assert(
+            test if isinstance(test, Expr) else const(test), msg or "device_assert failed", t.span()
+        )
+    )
 
 
 _FORMATS = {"int64": "%lld", "uint64": "%llu", "bool": "%d"}
@@ -318,13 +385,17 @@ def print(obj: Any = None, msg: str = "", warp_group_id: int = 0, warp_id: int =
     t = current("T.print")
     obj = plain(obj)
     if isinstance(obj, (Buffer, Region)):
-        _print_buffer(t, region(t, obj, "T.print"), msg, warp_group_id * WARP_GROUP + warp_id * WARP)
+        _print_buffer(
+            t, region(t, obj, "T.print"), msg, warp_group_id * WARP_GROUP + warp_id * WARP
+        )
         return
     if obj is None or isinstance(obj, str):
         effect(t, "print", StringImm(f"{msg or obj or ''}\n".replace("%", "%%")))
         return
     spec, value = _printable(scalar(t, obj, "T.print"))
-    effect(t, "print", StringImm(f"{(msg + ': ' if msg else '').replace('%', '%%')}{spec}\n"), value)
+    effect(
+        t, "print", StringImm(f"{(msg + ': ' if msg else '').replace('%', '%%')}{spec}\n"), value
+    )
 
 
 def _print_buffer(t: Trace, r: Region, msg: str, thread: int) -> None:
@@ -334,7 +405,13 @@ def _print_buffer(t: Trace, r: Region, msg: str, thread: int) -> None:
 
     def element(indices: tuple[Expr, ...]) -> None:
         spec, value = _printable(Load(r.buffer, indices))
-        effect(t, "print", StringImm(f"{name}[{places}] = {spec}\n".replace("%%", "%")), *indices, value)
+        effect(
+            t,
+            "print",
+            StringImm(f"{name}[{places}] = {spec}\n".replace("%%", "%")),
+            *indices,
+            value,
+        )
 
     if r.buffer.is_fragment:  # its elements live in many threads: each owner prints its own
         for loops in Protocol(t).loop(Parallel(*r.extents), names, True, (), False):
@@ -345,7 +422,13 @@ def _print_buffer(t: Trace, r: Region, msg: str, thread: int) -> None:
     t.emit(If(_linear_thread() == thread, seq(body), None, t.span()) if t.in_kernel else seq(body))
 
 
-def _nested(t: Trace, r: Region, names: list[str], done: tuple[Expr, ...], body: Callable[[tuple[Expr, ...]], None]) -> None:
+def _nested(
+    t: Trace,
+    r: Region,
+    names: list[str],
+    done: tuple[Expr, ...],
+    body: Callable[[tuple[Expr, ...]], None],
+) -> None:
     d = len(done)
     if d == len(names):
         body(done)
@@ -355,6 +438,7 @@ def _nested(t: Trace, r: Region, names: list[str], done: tuple[Expr, ...], body:
 
 
 __all__ = [
-    n for n, v in list(globals().items())
+    n
+    for n, v in list(globals().items())
     if not n.startswith("_") and getattr(v, "__module__", "") == __name__ and n != "effect"
 ]

@@ -56,7 +56,9 @@ class Calls:
     def at(self, positions: Sequence[Any], lasti: int) -> ast.Call | None:
         if self._index is None:
             found = [n for n in ast.walk(self._node) if isinstance(n, ast.Call)]
-            self._index = {(n.lineno, n.end_lineno or 0, n.col_offset, n.end_col_offset or 0): n for n in found}
+            self._index = {
+                (n.lineno, n.end_lineno or 0, n.col_offset, n.end_col_offset or 0): n for n in found
+            }
         return self._index.get(tuple(positions[lasti // 2]))
 
 
@@ -82,7 +84,9 @@ class Trace:
     first statement of the kernel ends it. consts: their values in the second phase.
     """
 
-    def __init__(self, name: str, *, symbolic: bool = False, consts: dict[str, int] | None = None) -> None:
+    def __init__(
+        self, name: str, *, symbolic: bool = False, consts: dict[str, int] | None = None
+    ) -> None:
         self.name = name
         self.symbolic = symbolic
         self.consts = consts
@@ -135,7 +139,8 @@ class Trace:
         if not self.regions or self.regions[-1] is not region:
             raise self.error(
                 "an exception raised inside a loop, a branch or a kernel was caught inside the kernel",
-                "TL0112", "catch it outside of the function",
+                "TL0112",
+                "catch it outside of the function",
             )
         self.regions.pop()
         return seq(self.blocks.pop())
@@ -187,7 +192,7 @@ class Trace:
             f = f.f_back
         if f is None:
             return {}
-        here = self.place_at(f.f_code, f.f_lasti, f.f_lineno)
+        here = self.place_at(f.f_code, f.f_lasti)
         call = self._calls[id(f.f_code)].at(self._positions[id(f.f_code)], f.f_lasti)
         if call is None:
             return {}
@@ -212,31 +217,36 @@ class Trace:
     def is_traced(self, code: CodeType) -> bool:
         return id(code) in self._codes
 
-    def place_at(self, code: CodeType, lasti: int, line: int) -> Span:
+    def place_at(self, code: CodeType, lasti: int) -> Span:
         """The span of an instruction of the user's code."""
         key = (id(code), lasti)
         hit = self._spans.get(key)
         if hit is None:
-            hit = self._spans[key] = self._span_of(code, lasti, line)
+            hit = self._spans[key] = self._span_of(code, lasti)
         return hit
 
     def _place(self, f: FrameType, site: Span | None) -> Span:
-        here = self.place_at(f.f_code, f.f_lasti, f.f_lineno)
+        here = self.place_at(f.f_code, f.f_lasti)
         return here if site is None else _inlined(here, site)
 
-    def _span_of(self, code: CodeType, lasti: int, line: int) -> Span:
+    def _span_of(self, code: CodeType, lasti: int) -> Span:
+        # from the table, not from `frame.f_lineno`, which searches it from the start each time
         table = self._positions.get(id(code))
         if table is None:
             self._kept.append(code)
             table = self._positions[id(code)] = list(code.co_positions())
         at = lasti // 2
-        start, end, col, end_col = table[at] if 0 <= at < len(table) else (line, None, 0, None)
+        start, end, col, end_col = table[at] if 0 <= at < len(table) else (None, None, 0, None)
         name = code.co_name if not code.co_name.startswith("<") else self.name
-        return Span.of(_Position(start or line, col or 0, end, end_col), code.co_filename, name)
+        return Span.of(
+            _Position(start or code.co_firstlineno, col or 0, end, end_col), code.co_filename, name
+        )
 
     # ----------------------------------------------------------------------------------- errors
 
-    def error(self, message: str, code: str, help: str, kind: type[TileError] = LanguageError, **more: Any) -> TileError:
+    def error(
+        self, message: str, code: str, help: str, kind: type[TileError] = LanguageError, **more: Any
+    ) -> TileError:
         """An error at the user's line."""
         return kind(message, code=code, span=self.span(), help=help, **more)
 
@@ -250,7 +260,9 @@ class _Position:
 
 
 def _inlined(inner: Span, site: Span) -> Span:
-    return Span(inner.file, inner.line, inner.col, inner.end_line, inner.end_col, inner.function, site)
+    return Span(
+        inner.file, inner.line, inner.col, inner.end_line, inner.end_col, inner.function, site
+    )
 
 
 def _is_ours(f: FrameType) -> bool:
@@ -267,7 +279,8 @@ def current(what: str) -> Trace:
     t = _current.get()
     if t is None:
         raise LanguageError(
-            f"{what} was called outside of a kernel", code="TL0113",
+            f"{what} was called outside of a kernel",
+            code="TL0113",
             help="call it inside a function decorated with @T.prim_func, @T.macro or @tilelang.jit",
         )
     return t
@@ -279,7 +292,9 @@ def kernel_trace(what: str) -> tuple[Trace, LaunchInfo]:
     if t.launch is None:
         if t.symbolic:
             raise StopTrace
-        raise t.error(f"{what} needs a kernel around it", "TL0114", "put it inside `with T.Kernel(...)`")
+        raise t.error(
+            f"{what} needs a kernel around it", "TL0114", "put it inside `with T.Kernel(...)`"
+        )
     return t, t.launch
 
 

@@ -14,62 +14,50 @@ _MANUAL = "the compiler places these itself; write the kernel with T.copy, T.gem
 
 UNSUPPORTED: dict[str, str] = {
     **dict.fromkeys(
-        (
-            "alloc_tmem deallocate_tmem tcgen05_gemm tcgen05_gemm_blockscaled make_blockscaled_gemm_layout "
-            "tcgen05_mma_arrive tcgen05_cp_warpx4 tcgen05_sf_warp_transpose tcgen05_before_thread_sync "
-            "tcgen05_after_thread_sync tma_gather4 tma_scatter4 tma_gather4_bytes alloc_tcgen05_smem_desc "
-            "alloc_tcgen05_instr_desc mma_gemm_blockscaled gemm_blockscaled tma_load_2sm clc_try_cancel clc_query"
-        ).split(),
+        ["alloc_tmem", "deallocate_tmem", "tcgen05_gemm", "tcgen05_gemm_blockscaled", "make_blockscaled_gemm_layout", "tcgen05_mma_arrive", "tcgen05_cp_warpx4", "tcgen05_sf_warp_transpose", "tcgen05_before_thread_sync", "tcgen05_after_thread_sync", "tma_gather4", "tma_scatter4", "tma_gather4_bytes", "alloc_tcgen05_smem_desc", "alloc_tcgen05_instr_desc", "mma_gemm_blockscaled", "gemm_blockscaled", "tma_load_2sm", "clc_try_cancel", "clc_query"],
         _BLACKWELL,
     ),
     **dict.fromkeys(
-        (
-            "async_copy tma_copy copy_cluster ptx_cp_async ptx_commit_group ptx_wait_group cp_async_barrier_noinc "
-            "create_tma_descriptor tma_load tma_store tma_store_arrive tma_store_wait fence_proxy_async wgmma_gemm "
-            "wgmma_mma wait_wgmma ptx_mma ptx_mma_sp ptx_ldmatrix ptx_wgmma_ss ptx_wgmma_rs mma_fill mma_store "
-            "warpgroup_arrive warpgroup_commit_batch warpgroup_wait warpgroup_fence_operand mbarrier_wait_parity "
-            "barrier_wait mbarrier_arrive barrier_arrive mbarrier_expect_tx mbarrier_arrive_expect_tx "
-            "ptx_fence_barrier_init ptx_init_barrier_thread_count ptx_arrive_barrier alloc_cluster_barrier "
-            "alloc_descriptor alloc_wgmma_desc ws ws_op annotate_ws_schedule annotate_ws_pipeline_depth"
-        ).split(),
+        ["async_copy", "tma_copy", "copy_cluster", "ptx_cp_async", "ptx_commit_group", "ptx_wait_group", "cp_async_barrier_noinc", "create_tma_descriptor", "tma_load", "tma_store", "tma_store_arrive", "tma_store_wait", "fence_proxy_async", "wgmma_gemm", "wgmma_mma", "wait_wgmma", "ptx_mma", "ptx_mma_sp", "ptx_ldmatrix", "ptx_wgmma_ss", "ptx_wgmma_rs", "mma_fill", "mma_store", "warpgroup_arrive", "warpgroup_commit_batch", "warpgroup_wait", "warpgroup_fence_operand", "mbarrier_wait_parity", "barrier_wait", "mbarrier_arrive", "barrier_arrive", "mbarrier_expect_tx", "mbarrier_arrive_expect_tx", "ptx_fence_barrier_init", "ptx_init_barrier_thread_count", "ptx_arrive_barrier", "alloc_cluster_barrier", "alloc_descriptor", "alloc_wgmma_desc", "ws", "ws_op", "annotate_ws_schedule", "annotate_ws_pipeline_depth"],
         _MANUAL,
     ),
     **dict.fromkeys(
-        "cluster_arrive cluster_arrive_relaxed cluster_wait cluster_sync block_rank_in_cluster ClusterKernel".split(),
+        ["cluster_arrive", "cluster_arrive_relaxed", "cluster_wait", "cluster_sync", "block_rank_in_cluster", "ClusterKernel"],
         "thread-block clusters are not supported yet; use T.Kernel without cluster_dims",
     ),
     **dict.fromkeys(
-        "ldg32 ldg64 ldg128 ldg256 stg32 stg64 stg128 stg256 lds32 lds64 lds128 sts32 sts64 sts128".split(),
+        ["ldg32", "ldg64", "ldg128", "ldg256", "stg32", "stg64", "stg128", "stg256", "lds32", "lds64", "lds128", "sts32", "sts64", "sts128"],
         "vector accesses are made by the compiler; use T.copy or T.vectorized",
     ),
     **dict.fromkeys(
-        "rng_init rng_rand rng_rand_float".split(), "random numbers are not supported yet; pass them as a tensor"
+        ["rng_init", "rng_rand", "rng_rand_float"],
+        "random numbers are not supported yet; pass them as a tensor",
     ),
     **dict.fromkeys(
-        "alloc_reducer reducer_init reducer_update finalize_reducer".split(),
+        ["alloc_reducer", "reducer_init", "reducer_update", "finalize_reducer"],
         "reducers are not supported yet; use T.reduce_sum and its family on a fragment",
     ),
-    **dict.fromkeys("cumsum cummax".split(), "scans are not supported yet; write a T.serial loop over shared memory"),
     **dict.fromkeys(
-        "atomic_or atomic_load atomic_store".split(), "this atomic is not supported yet; use T.atomic_add, max or min"
+        ["cumsum", "cummax"],
+        "scans are not supported yet; write a T.serial loop over shared memory",
     ),
     **dict.fromkeys(
-        "sync_grid sync_global".split(), "a barrier of the whole grid is not supported yet; use two T.Kernel in one function"
+        ["atomic_or", "atomic_load", "atomic_store"],
+        "this atomic is not supported yet; use T.atomic_add, max or min",
     ),
     **dict.fromkeys(
-        "activemask match_any_sync match_all_sync syncthreads_count syncthreads_and syncthreads_or __ffs __fns".split(),
+        ["sync_grid", "sync_global"],
+        "a barrier of the whole grid is not supported yet; use two T.Kernel in one function",
+    ),
+    **dict.fromkeys(
+        ["activemask", "match_any_sync", "match_all_sync", "syncthreads_count", "syncthreads_and", "syncthreads_or", "__ffs", "__fns"],
         "this warp query is not supported yet; use T.ballot_sync, T.any_sync, T.all_sync or T.warp_reduce_*",
     ),
     **dict.fromkeys(
-        "gemm_sp wgmma_gemm_sp tcgen05_gemm_sp im2col c2d_im2col".split(), "it is not supported yet"
+        ["gemm_sp", "wgmma_gemm_sp", "tcgen05_gemm_sp", "im2col", "c2d_im2col"], "it is not supported yet"
     ),
     **dict.fromkeys(
-        (
-            "launch_thread attr sblock reads writes match_buffer comm_reducer tvm_thread_allreduce tvm_warp_shuffle "
-            "tvm_access_ptr decl_buffer If Then Else While Shuffle call_intrin call_pure_extern index_to_coordinates "
-            "linear_index CUDASourceCodeKernel PersistentTileScheduler WSSchedule WSRole WSPipeline WSScope WSOpRef "
-            "WSSync make_tensor_from_addr PartialFragment any_of all_of ieee_frsqrt __ldg get_cluster_id"
-        ).split(),
+        ["launch_thread", "attr", "sblock", "reads", "writes", "match_buffer", "comm_reducer", "tvm_thread_allreduce", "tvm_warp_shuffle", "tvm_access_ptr", "decl_buffer", "If", "Then", "Else", "While", "Shuffle", "call_intrin", "call_pure_extern", "index_to_coordinates", "linear_index", "CUDASourceCodeKernel", "PersistentTileScheduler", "WSSchedule", "WSRole", "WSPipeline", "WSScope", "WSOpRef", "WSSync", "make_tensor_from_addr", "PartialFragment", "any_of", "all_of", "ieee_frsqrt", "__ldg", "get_cluster_id"],
         "it is not supported yet",
     ),
 }
@@ -87,7 +75,9 @@ class _Refused:
     def _refuse(self) -> NoReturn:
         t = maybe_current()
         raise LanguageError(
-            f"T.{self.__name__} is not supported", code="TL0166", span=None if t is None else t.span(),
+            f"T.{self.__name__} is not supported",
+            code="TL0166",
+            span=None if t is None else t.span(),
             help=UNSUPPORTED[self.__name__],
         )
 

@@ -11,7 +11,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tilelang.errors import BoundsError, LanguageError, ScopeError, Span, TypeMismatchError
-from tilelang.ir import Buffer, Call, Const, Expr, Load, Region, Store, StringImm, Var, as_expr, cast, walk
+from tilelang.ir import (
+    Buffer,
+    Call,
+    Const,
+    Expr,
+    Load,
+    Region,
+    Store,
+    StringImm,
+    Var,
+    as_expr,
+    cast,
+    walk,
+)
 from tilelang.ir.intrinsics import TABLE
 
 if TYPE_CHECKING:
@@ -75,12 +88,10 @@ def _forward(name: str) -> Any:
     return forward
 
 
-for _name in (
-    "add sub mul truediv floordiv mod and or xor lshift rshift".split()
-):
+for _name in ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift"]:
     setattr(VarRef, f"__{_name}__", _forward(f"__{_name}__"))
     setattr(VarRef, f"__r{_name}__", _forward(f"__r{_name}__"))
-for _name in "neg pos invert eq ne lt le gt ge".split():
+for _name in ["neg", "pos", "invert", "abs", "eq", "ne", "lt", "le", "gt", "ge", "float", "int", "index"]:
     setattr(VarRef, f"__{_name}__", _forward(f"__{_name}__"))
 
 
@@ -95,7 +106,9 @@ def plain(value: Any) -> Any:
 
 def is_pure(e: Expr) -> bool:
     """Does `e` give the same value whenever it is evaluated, without effects?"""
-    return not any(type(n) is Load or (type(n) is Call and TABLE[n.op].effect != "pure") for n in walk(e))
+    return not any(
+        type(n) is Load or (type(n) is Call and TABLE[n.op].effect != "pure") for n in walk(e)
+    )
 
 
 def bound(t: Trace, name: str, value: Any) -> Any:
@@ -124,7 +137,9 @@ def _bound_sequence(t: Trace, name: str, value: Any) -> Any:
             buffer = v if isinstance(v, Buffer) else v.buffer
             buffer.name = buffer.name or f"{name}_{n}"
     if type(value) is tuple and any(isinstance(v, Expr) and not is_pure(v) for v in value):
-        return tuple(bound(t, f"{name}_{n}", v) if isinstance(v, Expr) else v for n, v in enumerate(value))
+        return tuple(
+            bound(t, f"{name}_{n}", v) if isinstance(v, Expr) else v for n, v in enumerate(value)
+        )
     return value
 
 
@@ -134,16 +149,23 @@ def check_escape(t: Trace, name: str, value: Any, old: Any) -> None:
     if region is None or _same(value, old):
         return
     where = {"if": "branch", "while": "loop", "parallel": "parallel loop"}.get(region.kind, "loop")
-    dtype = str(value.dtype) if isinstance(value, Expr) else {bool: "bool", int: "int32", float: "float32"}.get(type(value))
+    dtype = (
+        str(value.dtype)
+        if isinstance(value, Expr)
+        else {bool: "bool", int: "int32", float: "float32"}.get(type(value))
+    )
     first = isinstance(old, _Missing)
-    fix = f"declare `{name} = T.alloc_var({dtype!r})` before the {where}: assigning to it stores" if dtype else (
-        f"give each {where} a name of its own"
+    fix = (
+        f"declare `{name} = T.alloc_var({dtype!r})` before the {where}: assigning to it stores"
+        if dtype
+        else (f"give each {where} a name of its own")
     )
     what = "assigned only" if first else "assigned"
     when = "after it" if region.kind == "if" else "after it or in its next iteration"
     raise t.error(
         f"`{name}` is {what} inside a {where} that is decided when the kernel runs, but its value is read {when}",
-        "TL0120", fix,
+        "TL0120",
+        fix,
     )
 
 
@@ -179,8 +201,10 @@ def _plain_key(key: Any) -> Any:
 
 def _index_error(t: Trace, buffer: Buffer, key: Any, text: str) -> Exception:
     missing = buffer.ndim - (len(key) if isinstance(key, tuple) else 1)
-    help = f"use {buffer.name}[{', '.join(['...'] * max(buffer.ndim - missing, 0) + [':'] * missing)}]" if missing > 0 else (
-        f"give {buffer.ndim} indices"
+    help = (
+        f"use {buffer.name}[{', '.join(['...'] * max(buffer.ndim - missing, 0) + [':'] * missing)}]"
+        if missing > 0
+        else (f"give {buffer.ndim} indices")
     )
     return t.error(text, "TL1201", help, BoundsError, notes=[repr(buffer)])
 
@@ -192,17 +216,23 @@ def store(t: Trace, buffer: Buffer, indices: tuple[Expr, ...], value: Any) -> No
     dtype = buffer.dtype.with_lanes(lanes * buffer.dtype.lanes)
     if e.dtype.is_handle and not dtype.is_handle:
         raise t.error(
-            f"a pointer cannot be stored to `{buffer.name}` ({buffer.dtype})", "TL0201",
-            "store a number", TypeMismatchError,
+            f"a pointer cannot be stored to `{buffer.name}` ({buffer.dtype})",
+            "TL0201",
+            "store a number",
+            TypeMismatchError,
         )
     try:
         converted = cast(e, dtype)
     except TypeError as err:
-        raise t.error(str(err), "TL0202", "store one element at a time", TypeMismatchError) from None
+        raise t.error(
+            str(err), "TL0202", "store one element at a time", TypeMismatchError
+        ) from None
     if buffer.scope == "shared.barrier":
         raise t.error(
-            f"`{buffer.name}` is a barrier: its phase changes by arrivals, not by stores", "TL0401",
-            "use T.barrier_arrive and T.barrier_wait", ScopeError,
+            f"`{buffer.name}` is a barrier: its phase changes by arrivals, not by stores",
+            "TL0401",
+            "use T.barrier_arrive and T.barrier_wait",
+            ScopeError,
         )
     t.emit(Store(buffer, indices, converted, t.span()))
 
@@ -211,17 +241,29 @@ def scalar(t: Trace, value: Any, what: str, like: Any = None) -> Expr:
     """`value` as a scalar expression; a whole buffer or a region of many elements is refused."""
     if isinstance(value, Buffer):
         raise t.error(
-            f"{what} is the whole buffer `{value.name}`; one element is needed", "TL0203",
+            f"{what} is the whole buffer `{value.name}`; one element is needed",
+            "TL0203",
             f"index it, e.g. {value.name}[{', '.join(['0'] * value.ndim)}], or use T.copy for tiles",
             TypeMismatchError,
         )
     try:
         return as_expr(value, like)
     except TypeError as err:
-        raise t.error(f"{what}: {err}", "TL0204", "use a number or a kernel expression", TypeMismatchError) from None
+        raise t.error(
+            f"{what}: {err}", "TL0204", "use a number or a kernel expression", TypeMismatchError
+        ) from None
 
 
 __all__ = [
-    "MISSING", "LanguageError", "Span", "VarRef", "bound", "check_escape", "element", "is_pure", "plain",
-    "scalar", "store",
+    "MISSING",
+    "LanguageError",
+    "Span",
+    "VarRef",
+    "bound",
+    "check_escape",
+    "element",
+    "is_pure",
+    "plain",
+    "scalar",
+    "store",
 ]

@@ -6,7 +6,21 @@ from __future__ import annotations
 from typing import Any
 
 from tilelang.errors import OptionError, ShapeError, TypeMismatchError
-from tilelang.ir import Alloc, Buffer, Const, DType, Evaluate, Expr, Load, Region, Scope, StringImm, Var, call, const
+from tilelang.ir import (
+    Alloc,
+    Buffer,
+    Const,
+    DType,
+    Evaluate,
+    Expr,
+    Load,
+    Region,
+    Scope,
+    StringImm,
+    Var,
+    call,
+    const,
+)
 
 from .math import operand
 from .tensor import as_dtype, as_shape
@@ -18,14 +32,22 @@ def view(src: Any, shape: Any = None, dtype: Any = None, strides: Any = None) ->
     """The memory of `src` with another shape or dtype of the same size."""
     t = current("T.view")
     if not isinstance(src, Buffer):
-        raise t.error(f"T.view needs a whole buffer, got {src!r}", "TL0229", "view the buffer, then slice", TypeMismatchError)
+        raise t.error(
+            f"T.view needs a whole buffer, got {src!r}",
+            "TL0229",
+            "view the buffer, then slice",
+            TypeMismatchError,
+        )
     to = as_dtype(dtype, "T.view") if dtype is not None else src.dtype
     dims = as_shape(shape, "T.view") if shape is not None else _rescaled(t, src, to)
     old, new = _bits(src.shape, src.dtype), _bits(dims, to)
     if old is not None and new is not None and old != new:
         raise t.error(
-            f"T.view: `{src.name}` has {old} bits but {to}[{', '.join(map(str, dims))}] has {new}", "TL0312",
-            "a view has exactly as many bits", ShapeError, notes=[repr(src)],
+            f"T.view: `{src.name}` has {old} bits but {to}[{', '.join(map(str, dims))}] has {new}",
+            "TL0312",
+            "a view has exactly as many bits",
+            ShapeError,
+            notes=[repr(src)],
         )
     steps = None if strides is None else as_shape(strides, "T.view")
     buffer = Buffer("", dims, to, src.scope, steps, src, t.span())
@@ -45,7 +67,10 @@ def _rescaled(t: Trace, src: Buffer, to: DType) -> tuple[Any, ...]:
     last = plain(src.shape[-1])
     if not isinstance(last, int) or last * src.dtype.bits % to.bits:
         raise t.error(
-            f"T.view: a row of {last} {src.dtype} is no whole number of {to}", "TL0313", "give the shape of the view", ShapeError
+            f"T.view: a row of {last} {src.dtype} is no whole number of {to}",
+            "TL0313",
+            "give the shape of the view",
+            ShapeError,
         )
     return (*src.shape[:-1], last * src.dtype.bits // to.bits)
 
@@ -66,13 +91,24 @@ def make_tensor(ptr: Any, shape: Any, dtype: Any = "float32", strides: Any = Non
     address = operand(ptr, "T.make_tensor")
     if not (address.dtype.is_handle or (address.dtype.is_int and address.dtype.bits == 64)):
         raise t.error(
-            f"T.make_tensor: the address must be a T.ptr or a 64-bit integer, got {address.dtype}", "TL0230",
-            "annotate the parameter as T.ptr", TypeMismatchError,
+            f"T.make_tensor: the address must be a T.ptr or a 64-bit integer, got {address.dtype}",
+            "TL0230",
+            "annotate the parameter as T.ptr",
+            TypeMismatchError,
         )
     if not isinstance(address, Var):
         address = t.bind("address", address)
     steps = None if strides is None else as_shape(strides, "T.make_tensor")
-    buffer = Buffer("", as_shape(shape, "T.make_tensor"), as_dtype(dtype, "T.make_tensor"), Scope.GLOBAL, steps, None, t.span(), address)
+    buffer = Buffer(
+        "",
+        as_shape(shape, "T.make_tensor"),
+        as_dtype(dtype, "T.make_tensor"),
+        Scope.GLOBAL,
+        steps,
+        None,
+        t.span(),
+        address,
+    )
     t.emit(Alloc(buffer, {}, buffer.span))
     return buffer
 
@@ -87,15 +123,32 @@ def address_of(element: Any) -> Expr:
     elif isinstance(element, VarRef):
         element = element.__tl_expr__()
     if not isinstance(element, Load):
-        raise t.error(f"T.address_of needs a buffer element, got {element!r}", "TL0231", "e.g. T.address_of(A[i])", TypeMismatchError)
+        raise t.error(
+            f"T.address_of needs a buffer element, got {element!r}",
+            "TL0231",
+            "e.g. T.address_of(A[i])",
+            TypeMismatchError,
+        )
     return call("address_of", [element])
 
 
-def access_ptr(base: Any, access_type: str | int = "rw", *extents: Any, offset: Any = 0, extent: Any = None, ignore_last_ndim: int = 0) -> Expr:
+def access_ptr(
+    base: Any,
+    access_type: str | int = "rw",
+    *extents: Any,
+    offset: Any = 0,
+    extent: Any = None,
+    ignore_last_ndim: int = 0,
+) -> Expr:
     """A pointer to a buffer (or an element of it), for an extern call."""
     t = current("T.access_ptr")
     if plain(offset) != 0 if isinstance(plain(offset), int) else True:
-        raise t.error("T.access_ptr: offset is not supported yet", "TL0562", "index the buffer instead", OptionError)
+        raise t.error(
+            "T.access_ptr: offset is not supported yet",
+            "TL0562",
+            "index the buffer instead",
+            OptionError,
+        )
     return address_of(base)
 
 
@@ -105,7 +158,13 @@ def call_extern(dtype: Any, name: str, *args: Any) -> Any:
     if not isinstance(name, str):
         dtype, name, args = name, str(dtype), args
     to = as_dtype(dtype, "T.call_extern")
-    values = [StringImm(name), *(StringImm(a) if isinstance(a, str) else operand(_pointer(a), "T.call_extern") for a in args)]
+    values = [
+        StringImm(name),
+        *(
+            StringImm(a) if isinstance(a, str) else operand(_pointer(a), "T.call_extern")
+            for a in args
+        ),
+    ]
     result = call("call_extern", values, to)
     if to.is_handle:
         t.emit(Evaluate(result, t.span()))

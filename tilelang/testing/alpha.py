@@ -48,17 +48,25 @@ class _Compare:
         if isinstance(a, Buffer):
             return (
                 self.value(f"shape of {a.name}", a.shape, b.shape)
-                or self.value(f"dtype of {a.name}", (str(a.dtype), a.scope), (str(b.dtype), b.scope))
+                or self.value(
+                    f"dtype of {a.name}", (str(a.dtype), a.scope), (str(b.dtype), b.scope)
+                )
                 or self.value(f"strides of {a.name}", a.strides, b.strides)
                 or self.value(f"view_of of {a.name}", a.view_of, b.view_of)
                 or self.value(f"data of {a.name}", a.data, b.data)
             )
-        return None if a.dtype is b.dtype else f"{what}: {a.name} is {a.dtype}, {b.name} is {b.dtype}"
+        return (
+            None if a.dtype is b.dtype else f"{what}: {a.name} is {a.dtype}, {b.name} is {b.dtype}"
+        )
 
     def value(self, what: str, a: Any, b: Any) -> str | None:
         if isinstance(a, (Var, Buffer)) and type(a) is type(b):
             return self.identity(what, a, b)
-        if isinstance(a, Stmt) and isinstance(b, Stmt) and ("Seq" in (type(a).__name__, type(b).__name__)):
+        if (
+            isinstance(a, Stmt)
+            and isinstance(b, Stmt)
+            and ("Seq" in (type(a).__name__, type(b).__name__))
+        ):
             return self.stmts(_flat(a), _flat(b))
         if isinstance(a, Const) and isinstance(b, Const):
             same = a.dtype is b.dtype and _bits(a.value) == _bits(b.value)
@@ -66,7 +74,12 @@ class _Compare:
         if isinstance(a, Node) and type(a) is type(b):
             names = [f for f in type(a).fields if f not in _IGNORED]
             return next(
-                (d for f in names if (d := self.value(f"{type(a).__name__}.{f}", getattr(a, f), getattr(b, f)))), None
+                (
+                    d
+                    for f in names
+                    if (d := self.value(f"{type(a).__name__}.{f}", getattr(a, f), getattr(b, f)))
+                ),
+                None,
             )
         if isinstance(a, (tuple, list)) and isinstance(b, (tuple, list)):
             return self.sequence(what, a, b)
@@ -75,7 +88,14 @@ class _Compare:
             return self.sequence(what, list(x.items()), list(y.items()))
         if dataclasses.is_dataclass(a) and type(a) is type(b) and not isinstance(a, type):
             names = [f.name for f in dataclasses.fields(a)]
-            return next((d for f in names if (d := self.value(f"{what}.{f}", getattr(a, f), getattr(b, f)))), None)
+            return next(
+                (
+                    d
+                    for f in names
+                    if (d := self.value(f"{what}.{f}", getattr(a, f), getattr(b, f)))
+                ),
+                None,
+            )
         if callable(a) or callable(b) or type(b).__name__ == "Opaque":
             return None  # printed by name only
         same = type(a) is type(b) and a == b

@@ -28,11 +28,15 @@ def add(n: int = 1000, block: int = 256, dtype: str = "float32") -> PrimFunc:
     return add
 
 
-def add_tiles(m: int = 70, n: int = 50, bm: int = 32, bn: int = 32, dtype: str = "float16") -> PrimFunc:
+def add_tiles(
+    m: int = 70, n: int = 50, bm: int = 32, bn: int = 32, dtype: str = "float16"
+) -> PrimFunc:
     """C = A + B through shared memory and fragments."""
 
     @T.prim_func
-    def add_tiles(A: T.Tensor((m, n), dtype), B: T.Tensor((m, n), dtype), C: T.Tensor((m, n), dtype)):
+    def add_tiles(
+        A: T.Tensor((m, n), dtype), B: T.Tensor((m, n), dtype), C: T.Tensor((m, n), dtype)
+    ):
         with T.Kernel(T.ceildiv(n, bn), T.ceildiv(m, bm), threads=64) as (bx, by):
             A_shared = T.alloc_shared((bm, bn), dtype)
             B_local = T.alloc_fragment((bm, bn), dtype)
@@ -46,9 +50,19 @@ def add_tiles(m: int = 70, n: int = 50, bm: int = 32, bn: int = 32, dtype: str =
 
 
 def matmul(
-    M: int = 96, N: int = 80, K: int = 72, bM: int = 32, bN: int = 32, bK: int = 32, stages: int = 2,
-    dtype: str = "float16", accum: str = "float32", out: str = "float32", threads: int = 128,
-    trans_A: bool = False, trans_B: bool = False,
+    M: int = 96,
+    N: int = 80,
+    K: int = 72,
+    bM: int = 32,
+    bN: int = 32,
+    bK: int = 32,
+    stages: int = 2,
+    dtype: str = "float16",
+    accum: str = "float32",
+    out: str = "float32",
+    threads: int = 128,
+    trans_A: bool = False,
+    trans_B: bool = False,
 ) -> PrimFunc:
     """C = op(A) · op(B)."""
     a_shape, b_shape = (K, M) if trans_A else (M, K), (N, K) if trans_B else (K, N)
@@ -77,14 +91,23 @@ def matmul(
 
 
 def matmul_bias_relu(
-    M: int = 77, N: int = 100, K: int = 104, bM: int = 32, bN: int = 32, bK: int = 32, stages: int = 2,
+    M: int = 77,
+    N: int = 100,
+    K: int = 104,
+    bM: int = 32,
+    bN: int = 32,
+    bK: int = 32,
+    stages: int = 2,
     dtype: str = "float16",
 ) -> PrimFunc:
     """C = max(A · B + bias, 0)."""
 
     @T.prim_func
     def matmul_bias_relu(
-        A: T.Tensor((M, K), dtype), B: T.Tensor((K, N), dtype), bias: T.Tensor((N,), dtype), C: T.Tensor((M, N), dtype)
+        A: T.Tensor((M, K), dtype),
+        B: T.Tensor((K, N), dtype),
+        bias: T.Tensor((N,), dtype),
+        C: T.Tensor((M, N), dtype),
     ):
         with T.Kernel(T.ceildiv(N, bN), T.ceildiv(M, bM), threads=128) as (bx, by):
             A_shared = T.alloc_shared((bM, bK), dtype)
@@ -104,12 +127,16 @@ def matmul_bias_relu(
     return matmul_bias_relu
 
 
-def matmul_dynamic(bM: int = 32, bN: int = 32, bK: int = 32, stages: int = 2, dtype: str = "float16") -> PrimFunc:
+def matmul_dynamic(
+    bM: int = 32, bN: int = 32, bK: int = 32, stages: int = 2, dtype: str = "float16"
+) -> PrimFunc:
     """C = A · B for any M, N, K, by one compiled kernel."""
     M, N, K = T.dynamic("M, N, K")
 
     @T.prim_func
-    def matmul_dynamic(A: T.Tensor((M, K), dtype), B: T.Tensor((K, N), dtype), C: T.Tensor((M, N), "float32")):
+    def matmul_dynamic(
+        A: T.Tensor((M, K), dtype), B: T.Tensor((K, N), dtype), C: T.Tensor((M, N), "float32")
+    ):
         with T.Kernel(T.ceildiv(N, bN), T.ceildiv(M, bM), threads=128) as (bx, by):
             A_shared = T.alloc_shared((bM, bK), dtype)
             B_shared = T.alloc_shared((bK, bN), dtype)
@@ -148,15 +175,27 @@ def softmax(m: int = 10, n: int = 100, dtype: str = "float32") -> PrimFunc:
 
 
 def attention(
-    batch: int = 1, heads: int = 2, seq: int = 96, dim: int = 32, causal: bool = True, bM: int = 32, bN: int = 32,
-    stages: int = 2, dtype: str = "float16",
+    batch: int = 1,
+    heads: int = 2,
+    seq: int = 96,
+    dim: int = 32,
+    causal: bool = True,
+    bM: int = 32,
+    bN: int = 32,
+    stages: int = 2,
+    dtype: str = "float16",
 ) -> PrimFunc:
     """Flash attention, forward: O = softmax(Q · Kᵀ / sqrt(dim)) · V."""
     scale = (1.0 / dim) ** 0.5 * 1.4426950408889634
     shape = (batch, seq, heads, dim)
 
     @T.prim_func
-    def attention(Q: T.Tensor(shape, dtype), K: T.Tensor(shape, dtype), V: T.Tensor(shape, dtype), O: T.Tensor(shape, dtype)):
+    def attention(
+        Q: T.Tensor(shape, dtype),
+        K: T.Tensor(shape, dtype),
+        V: T.Tensor(shape, dtype),
+        O: T.Tensor(shape, dtype),
+    ):
         with T.Kernel(T.ceildiv(seq, bM), heads, batch, threads=128) as (bx, by, bz):
             Q_shared = T.alloc_shared((bM, dim), dtype)
             K_shared = T.alloc_shared((bN, dim), dtype)
@@ -173,13 +212,19 @@ def attention(
             T.fill(acc, 0)
             T.fill(total, 0)
             T.fill(top, -T.infinity("float32"))
-            steps = T.min(T.ceildiv(seq, bN), T.ceildiv((bx + 1) * bM, bN)) if causal else T.ceildiv(seq, bN)
+            steps = (
+                T.min(T.ceildiv(seq, bN), T.ceildiv((bx + 1) * bM, bN))
+                if causal
+                else T.ceildiv(seq, bN)
+            )
             for k in T.Pipelined(steps, num_stages=stages):
                 T.copy(K[bz, k * bN : (k + 1) * bN, by, :], K_shared)
                 for i, j in T.Parallel(bM, bN):
                     seen = bx * bM + i >= k * bN + j if causal else k * bN + j < seq
                     scores[i, j] = T.if_then_else(seen, 0, -T.infinity("float32"))
-                T.gemm(Q_shared, K_shared, scores, transpose_B=True, policy=T.GemmWarpPolicy.FullRow)
+                T.gemm(
+                    Q_shared, K_shared, scores, transpose_B=True, policy=T.GemmWarpPolicy.FullRow
+                )
                 T.copy(top, old_top)
                 T.fill(top, -T.infinity("float32"))
                 T.reduce_max(scores, top, dim=1, clear=False)
@@ -236,7 +281,9 @@ def conditional_pipeline(n: int = 6, width: int = 64, stages: int = 2) -> PrimFu
 
     @T.prim_func
     def conditional_pipeline(
-        A: T.Tensor((n, width), "float32"), mask: T.Tensor((n,), "int32"), B: T.Tensor((width,), "float32")
+        A: T.Tensor((n, width), "float32"),
+        mask: T.Tensor((n,), "int32"),
+        B: T.Tensor((width,), "float32"),
     ):
         with T.Kernel(1, threads=64) as _:
             tile = T.alloc_shared((width,), "float32")
@@ -257,7 +304,9 @@ def continue_in_pipeline(n: int = 7, width: int = 64, stages: int = 3) -> PrimFu
 
     @T.prim_func
     def continue_in_pipeline(
-        A: T.Tensor((n, width), "float32"), mask: T.Tensor((n,), "int32"), B: T.Tensor((width,), "float32")
+        A: T.Tensor((n, width), "float32"),
+        mask: T.Tensor((n,), "int32"),
+        B: T.Tensor((width,), "float32"),
     ):
         with T.Kernel(1, threads=64) as _:
             tile = T.alloc_shared((width,), "float32")
@@ -279,7 +328,9 @@ def read_then_overwrite(n: int = 8, width: int = 32, stages: int = 2) -> PrimFun
 
     @T.prim_func
     def read_then_overwrite(
-        first: T.Tensor((width,), "int32"), A: T.Tensor((n, width), "int32"), B: T.Tensor((width,), "int32")
+        first: T.Tensor((width,), "int32"),
+        A: T.Tensor((n, width), "int32"),
+        B: T.Tensor((width,), "int32"),
     ):
         with T.Kernel(1, threads=32) as _:
             tile = T.alloc_shared((width,), "int32")
@@ -300,7 +351,9 @@ def two_gemms(M: int = 32, N: int = 32, K: int = 32, steps: int = 4, stages: int
 
     @T.prim_func
     def two_gemms(
-        A: T.Tensor((M, K), "float16"), B: T.Tensor((steps * K, N), "float16"), D: T.Tensor((steps * N, K), "float16"),
+        A: T.Tensor((M, K), "float16"),
+        B: T.Tensor((steps * K, N), "float16"),
+        D: T.Tensor((steps * N, K), "float16"),
         C: T.Tensor((M, K), "float32"),
     ):
         with T.Kernel(1, threads=128) as _:
@@ -323,7 +376,9 @@ def two_gemms(M: int = 32, N: int = 32, K: int = 32, steps: int = 4, stages: int
     return two_gemms
 
 
-def reductions(m: int = 20, n: int = 48, kind: str = "sum", dim: int = 1, dtype: str = "float32") -> PrimFunc:
+def reductions(
+    m: int = 20, n: int = 48, kind: str = "sum", dim: int = 1, dtype: str = "float32"
+) -> PrimFunc:
     """B = reduction of A along one dimension."""
     size = m if dim == 1 else n
 
@@ -382,8 +437,12 @@ def dtype_casts(n: int = 64) -> PrimFunc:
 
     @T.prim_func
     def dtype_casts(
-        A: T.Tensor((n,), "float32"), H: T.Tensor((n,), "float16"), W: T.Tensor((n,), "bfloat16"),
-        D: T.Tensor((n,), "float64"), I: T.Tensor((n,), "int32"), J: T.Tensor((n,), "int8"),
+        A: T.Tensor((n,), "float32"),
+        H: T.Tensor((n,), "float16"),
+        W: T.Tensor((n,), "bfloat16"),
+        D: T.Tensor((n,), "float64"),
+        I: T.Tensor((n,), "int32"),
+        J: T.Tensor((n,), "int8"),
     ):
         with T.Kernel(1, threads=32) as _:
             for i in T.Parallel(n):
@@ -464,7 +523,12 @@ def scalars(n: int = 100) -> PrimFunc:
     size = T.dynamic("size")
 
     @T.prim_func
-    def scalars(A: T.Tensor((size,), "float32"), B: T.Tensor((size,), "float32"), scale: T.float32, offset: T.int32):
+    def scalars(
+        A: T.Tensor((size,), "float32"),
+        B: T.Tensor((size,), "float32"),
+        scale: T.float32,
+        offset: T.int32,
+    ):
         T.assume(size % 4 == 0)
         with T.Kernel(T.ceildiv(size, 128), threads=32) as bx:
             for i in T.Parallel(128):
@@ -476,8 +540,26 @@ def scalars(n: int = 100) -> PrimFunc:
 ZOO: dict[str, Callable[[], PrimFunc]] = {
     f.__name__: f
     for f in (
-        add, add_tiles, matmul, matmul_bias_relu, matmul_dynamic, softmax, attention, transpose, transpose_strided,
-        conditional_pipeline, continue_in_pipeline, read_then_overwrite, two_gemms, reductions, control_flow, dtype_casts,
-        vectors, two_kernels, histogram, persistent, scalars,
+        add,
+        add_tiles,
+        matmul,
+        matmul_bias_relu,
+        matmul_dynamic,
+        softmax,
+        attention,
+        transpose,
+        transpose_strided,
+        conditional_pipeline,
+        continue_in_pipeline,
+        read_then_overwrite,
+        two_gemms,
+        reductions,
+        control_flow,
+        dtype_casts,
+        vectors,
+        two_kernels,
+        histogram,
+        persistent,
+        scalars,
     )
 }
