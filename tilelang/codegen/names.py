@@ -29,7 +29,8 @@ C_RESERVED = _words(
     private protected public register reinterpret_cast restrict return short signed sizeof
     static static_assert static_cast struct switch template this thread_local throw true try
     typedef typeid typename union unsigned using virtual void volatile wchar_t while xor
-    xor_eq main errno NULL stdin stdout stderr INFINITY NAN EOF M_PI M_E HUGE_VAL BUFSIZ assert I linux unix
+    xor_eq main errno NULL stdin stdout stderr INFINITY
+    NAN EOF M_PI M_E HUGE_VAL BUFSIZ assert I linux unix
     """
 )
 # What CUDA C++ and our own headers add to the global namespace.
