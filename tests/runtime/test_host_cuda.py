@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from tilelang.codegen.host import host_llvm, needed_alignment
+from tilelang.codegen.host import host_c, host_llvm, needed_alignment
+from tilelang.config import Options
 from tilelang.engine import DeviceModule, HostModule
 from tilelang.ir import (
     Buffer,
@@ -32,7 +33,7 @@ from tilelang.ir import (
 from tilelang.jit.adapter.tvm_ffi import load_entry
 from tilelang.runtime import cuda_driver, llvm_jit
 from tilelang.runtime import tvm_ffi as ffi
-from tilelang.runtime.cc import find_compiler
+from tilelang.runtime.cc import compile_library, find_compiler
 from tilelang.runtime.dlpack import CUDA, View
 from tilelang.runtime.launch import call_spec
 from tilelang.runtime.python_launch import CudaDevice, PythonLauncher
@@ -170,14 +171,24 @@ class _OnCuda:
 Run = Callable[[HostProgram], Callable[..., Any]]
 
 
-@pytest.fixture(params=["entry", "python"])
+def entry_module(program: HostProgram, form: str = "llvm", cubin: bytes = CUBIN) -> HostModule:
+    name = f"__tvm_ffi_{program.name}"
+    if form == "llvm":
+        text = host_llvm(program, SM90)
+        host = HostModule("llvm", text, name, llvm_jit.compile_module(text))
+    else:
+        text = host_c(program, SM90)
+        host = HostModule("c", text, name, compile_library([text], Target("c"), Options()))
+    host.import_module(DeviceModule("cuda", "", "sm_90a", cubin))
+    return host
+
+
+@pytest.fixture(params=["llvm", "c", "python"])
 def run(request: pytest.FixtureRequest, fake: Fake, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Program -> callable, by the generated entry or by the Python launcher."""
 
     def by_entry(program: HostProgram) -> Callable[..., Any]:
-        text = host_llvm(program, SM90)
-        host = HostModule("llvm", text, f"__tvm_ffi_{program.name}", llvm_jit.compile_module(text))
-        host.import_module(DeviceModule("cuda", "", "sm_90a", CUBIN))
+        host = entry_module(program, request.param)
         entry = load_entry(host, call_spec(program, needed_alignment(program, SM90)), True)
 
         def call(*args: Any) -> Any:
@@ -197,7 +208,7 @@ def run(request: pytest.FixtureRequest, fake: Fake, monkeypatch: pytest.MonkeyPa
         spec = call_spec(program, needed_alignment(program, SM90))
         return PythonLauncher(spec, CudaDevice(CUBIN))
 
-    return by_entry if request.param == "entry" else by_python
+    return by_python if request.param == "python" else by_entry
 
 
 def args_device(args: tuple[Any, ...]) -> int:
@@ -254,10 +265,7 @@ def test_each_device_gets_its_context(fake: Fake, run: Run) -> None:
 
 
 def test_the_entry_leaves_the_callers_context_alone(fake: Fake) -> None:
-    text = host_llvm(simple(), SM90)
-    host = HostModule("llvm", text, "__tvm_ffi_f", llvm_jit.compile_module(text))
-    host.import_module(DeviceModule("cuda", "", "sm_90a", CUBIN))
-    entry = load_entry(host, call_spec(simple()), True)
+    entry = load_entry(entry_module(simple()), call_spec(simple()), True)
     fake.set("fake_current", 0)
     entry(zeros(4, 8, device=1).ffi(), 1.0)
     assert fake.launches[0].device == 1
@@ -299,10 +307,7 @@ def test_tensors_on_different_devices_are_refused(fake: Fake, run: Run) -> None:
 def test_cpu_tensors_are_refused(fake: Fake) -> None:
     import numpy as np
 
-    text = host_llvm(simple(), SM90)
-    host = HostModule("llvm", text, "__tvm_ffi_f", llvm_jit.compile_module(text))
-    host.import_module(DeviceModule("cuda", "", "sm_90a", CUBIN))
-    entry = load_entry(host, call_spec(simple()), True)
+    entry = load_entry(entry_module(simple()), call_spec(simple()), True)
     with pytest.raises(ValueError, match="expected a tensor on a CUDA device, got one on cpu:0"):
         entry(np.zeros((4, 8), np.float32), 1.0)
 
@@ -316,10 +321,7 @@ def test_a_failed_launch_is_explained(fake: Fake, run: Run) -> None:
 
 
 def test_no_cubin_is_explained(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = host_llvm(simple(), SM90)
-    host = HostModule("llvm", text, "__tvm_ffi_f", llvm_jit.compile_module(text))
-    host.import_module(DeviceModule("cuda", "", "sm_90a", b"not a cubin"))
-    entry = load_entry(host, call_spec(simple()), True)
+    entry = load_entry(entry_module(simple(), cubin=b"not a cubin"), call_spec(simple()), True)
     with pytest.raises(RuntimeError, match="kernel f: cuLibraryLoadData failed"):
         entry(zeros(4, 8).ffi(), 1.0)
 
@@ -348,10 +350,7 @@ def test_a_descriptor_is_encoded(fake: Fake, run: Run) -> None:
 
 
 def test_the_entry_encodes_a_descriptor_only_when_something_changed(fake: Fake) -> None:
-    text = host_llvm(tma_program(), SM90)
-    host = HostModule("llvm", text, "__tvm_ffi_f", llvm_jit.compile_module(text))
-    host.import_module(DeviceModule("cuda", "", "sm_90a", CUBIN))
-    entry = load_entry(host, call_spec(tma_program()), True)
+    entry = load_entry(entry_module(tma_program()), call_spec(tma_program()), True)
     fake.set("fake_num_params", 1)
     a = zeros(40, 64, dtype="float16")
     for _ in range(3):
@@ -366,10 +365,7 @@ def test_the_entry_encodes_a_descriptor_only_when_something_changed(fake: Fake) 
 
 
 def test_a_refused_descriptor_is_explained(fake: Fake) -> None:
-    text = host_llvm(tma_program(), SM90)
-    host = HostModule("llvm", text, "__tvm_ffi_f", llvm_jit.compile_module(text))
-    host.import_module(DeviceModule("cuda", "", "sm_90a", CUBIN))
-    entry = load_entry(host, call_spec(tma_program()), True)
+    entry = load_entry(entry_module(tma_program()), call_spec(tma_program()), True)
     fake.set("fake_fail", 1)
     a = zeros(40, 64, dtype="float16")
     for _ in range(2):  # a failure is not remembered as a success

@@ -121,6 +121,8 @@ def _emit(w: HostWriter, program: HostProgram, target: Target, for_export: bool)
         for memory in workspaces:
             w.call("free" if cuda is None else "TVMFFIObjectDecRef", [memory])
         _result(w, result, owned)
+    if cuda is not None:
+        cuda.emit_state(entry_name(program))
     emit_handlers(w, program.name, failures, for_export)
 
 

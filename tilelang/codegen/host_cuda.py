@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Launches CUDA kernels from the packed entry.
 
-In: checked arguments. Out: instructions that load the module on a device's first call (through
-`tl_cuda_load`, which the runtime provides), encode TMA descriptors, and call cuLaunchKernelEx on
-the caller's stream.
+In: checked arguments. Out: instructions that load the module on a device's first call (through a
+loader that the runtime provides), encode TMA descriptors, and call cuLaunchKernelEx on the caller's
+stream.
 
-`STATE` is the memory that entry and loader share: addresses of driver functions, per device a flag
-and the primary context, and the handle of every kernel. The simulator fills the same memory with
-its own functions.
+`STATE` is the memory that entry and loader share: addresses of driver functions and of the loader,
+per device a flag and the primary context, and the handle of every kernel. The runtime finds it
+through the exported function `state_name(program)`, and puts the loader there.
 """
 
 from __future__ import annotations
@@ -25,14 +25,13 @@ if TYPE_CHECKING:
 
     from .host_args import Arguments
 
-__all__ = ["MAX_DEVICES", "STATE", "STATE_ENTRIES", "STATE_SYMBOL", "CudaLaunches", "state_size"]
+__all__ = ["MAX_DEVICES", "STATE", "STATE_ENTRIES", "CudaLaunches", "state_name", "state_size"]
 
-STATE_SYMBOL = "tl_cuda_state"
 MAX_DEVICES = 64
 # Offsets in the shared memory; the functions are pointers of 8 bytes.
 STATE = {
     "cuLaunchKernelEx": 0, "cuTensorMapEncodeTiled": 8, "cuCtxGetDevice": 16,
-    "cuCtxPushCurrent_v2": 24, "cuCtxPopCurrent_v2": 32, "cuGetErrorString": 40,
+    "cuCtxPushCurrent_v2": 24, "cuCtxPopCurrent_v2": 32, "cuGetErrorString": 40, "loader": 48,
     "ready": 64, "contexts": 64 + MAX_DEVICES, "kernels": 64 + MAX_DEVICES + 8 * MAX_DEVICES,
 }  # fmt: skip
 STATE_ENTRIES = {name: offset for name, offset in STATE.items() if name.startswith("cu")}
@@ -52,6 +51,11 @@ _MAP_BYTES, _MAP_ALIGN = 128, 64
 _CACHE_WAYS = 8
 
 
+def state_name(entry: str) -> str:
+    """The function that gives the address of the state of an entry."""
+    return f"{entry}_state"
+
+
 def state_size(num_kernels: int) -> int:
     return STATE["kernels"] + 8 * num_kernels
 
@@ -63,12 +67,17 @@ class CudaLaunches:
         self.w = w
         self.program = program
         self.failures = failures
-        w.extern("tl_cuda_load", Externs("i32", ("ptr", "i32")))
         w.extern("memcpy", Externs("ptr", ("ptr", "ptr", "i64")))
-        self.state = w.memory(STATE_SYMBOL, state_size(len(program.launches)), 64)
+        self.state = w.memory("tl_cuda_state", state_size(len(program.launches)), 64)
         self.device: Value | None = None
         self.stream: Value | None = None
         self.switched: Value | None = None
+
+    def emit_state(self, entry: str) -> None:
+        """The function through which the runtime finds the state."""
+        w = self.w
+        with w.function(state_name(entry), [], returns="ptr", export=True):
+            w.ret(self.state)
 
     def launch(self, a: Arguments, index: int, kernel: Kernel, owned: Value) -> None:
         """Runs one kernel, unless its grid is empty."""
@@ -102,10 +111,11 @@ class CudaLaunches:
         self.device = device
         place = w.offset(self.state, w.convert(device, "i64"))
         ready = w.load("i8", place, STATE["ready"], "ready")
-        w.fail_if(
-            w.compare("eq", ready, w.number(0, "i8")), "tl_cuda_load", [self.state, device],
-            recoverable=True,
-        )  # fmt: skip
+        with w.if_(w.compare("eq", ready, w.number(0, "i8")), unlikely=True):
+            loader = w.load("ptr", self.state, STATE["loader"], "loader")
+            failed = w.compare("ne", w.call(loader, [self.state, device]), w.number(0, "i32"))
+            with w.if_(failed):
+                w.ret(w.number(-1, "i32"))
         self.stream = w.call("TVMFFIEnvGetStream", [w.number(2, "i32"), device], "stream")
 
     def _enter(self) -> None:

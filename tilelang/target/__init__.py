@@ -9,6 +9,7 @@ the current one of this thread of control.
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import Any
@@ -323,10 +324,14 @@ def determine_target(target: Any = "auto", return_object: bool = False) -> Any:
 
 
 def canon_target_host(target: Any, target_host: Any = None) -> Target:
-    """The target of host code: as given, else C beside C kernels and LLVM beside all others."""
+    """The target of host code: as given, else C beside C kernels and LLVM beside all others (C too
+    beside CUDA where llvmlite is missing)."""
     if target_host is not None and target_host != "auto":
         host = Target(target_host)
         if host.is_cuda:
             raise TargetError(f"target host {host} is not a CPU", code="TL0607")
         return host
-    return Target("c") if Target(target).kind == "c" else Target("llvm")
+    kind = Target(target).kind
+    if kind == "c" or (kind != "llvm" and importlib.util.find_spec("llvmlite") is None):
+        return Target("c")
+    return Target("llvm")

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from tilelang.codegen.host_cuda import STATE, STATE_ENTRIES
+from tilelang.codegen.host_cuda import STATE, STATE_ENTRIES, state_name
 from tilelang.errors import ArgumentTypeError, ArgumentValueError, TileError
 from tilelang.runtime import tvm_ffi
 from tilelang.runtime.dlpack import CPU, CUDA, as_ffi_tensor, is_numpy
@@ -50,21 +50,28 @@ class TVMFFIKernelAdapter(BaseKernelAdapter):
 def load_entry(module: Any, spec: CallSpec, on_cuda: bool) -> Any:
     """The entry of a host module as a tvm-ffi function."""
     tvm_ffi.tvm_ffi()
-    symbols = dict(tvm_ffi.symbols())
+    names = [module.entry, state_name(module.entry)] if on_cuda else [module.entry]
+    code, addresses = _load_host(module, names)
     loader = None
     if on_cuda:
         loader = _CudaLoader(module.imported_modules[0].binary, spec)
-        symbols["tl_cuda_load"] = loader.address
+        state = ctypes.CFUNCTYPE(ctypes.c_void_p)(addresses[1])()
+        _put(state + STATE["loader"], loader.address)
+    return tvm_ffi.function_at(addresses[0], (code, loader))
+
+
+def _load_host(module: Any, names: list[str]) -> tuple[Any, list[int]]:
+    """What keeps the code alive, and the addresses of its functions."""
     if module.form == "llvm":
         from tilelang.runtime.llvm_jit import load
 
-        code = load(module.binary, [module.entry], symbols)
-        return tvm_ffi.function_at(code.address(module.entry), (code, loader))
+        code = load(module.binary, names, tvm_ffi.symbols())
+        return code, [code.address(name) for name in names]
     from tilelang.runtime.cc import load_library
 
     library = load_library(module.binary)
-    address = ctypes.cast(getattr(library, module.entry), ctypes.c_void_p).value
-    return tvm_ffi.function_at(address or 0, (library, loader))
+    functions = [getattr(library, name) for name in names]
+    return library, [ctypes.cast(f, ctypes.c_void_p).value or 0 for f in functions]
 
 
 def _guarded(
@@ -153,7 +160,7 @@ _LOADER = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int)
 
 
 class _CudaLoader:
-    """`tl_cuda_load`: called by an entry on a device's first call, fills in the shared state."""
+    """Called by an entry on a device's first call: fills in the shared state."""
 
     def __init__(self, cubin: bytes, spec: CallSpec) -> None:
         self._cubin = cubin
