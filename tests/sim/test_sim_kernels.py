@@ -64,7 +64,7 @@ def test_blocks_on_several_host_threads(sim: Any) -> None:
     ("fault", "kind", "text"),
     [
         (1, "missing_wait", "may still be writing"),  # no cp_async_wait
-        (2, "uninitialised", "nothing has written"),  # no barrier: others have not copied yet
+        (2, "race", "cp_async of thread"),  # no barrier: others have not copied yet
         (3, "missing_wait", "cp_async"),  # a ring of two stages for three in flight
         (4, "out_of_bounds", "outside the 16384 bytes of C"),
         (5, "misaligned", "not a multiple of 8"),
