@@ -58,11 +58,8 @@ def unary(name: str, x: Value) -> Value:
 
 def _call_vector(name: str, *args: Value) -> Value:
     """A call of our own function of that many lanes, defined at its first use."""
-    x = args[0]
-    callee = define(x.fn.module, name, x.lanes)
-    return x.fn.emit(
-        f"call {x.type} @{callee}({', '.join(a.typed for a in args)})", "float", x.lanes
-    )
+    fn = args[0].fn
+    return fn.math(define(fn.module, name, args[0].lanes), args)
 
 
 def _libm(name: str, *args: Value) -> Value:
@@ -142,16 +139,12 @@ def _reinterpret(em: Expressions, e: Any) -> Value:
     if v.elem == "i1" and e.args[0].dtype.is_bool:
         v = v.convert("zext", "i8")
     if e.dtype.is_bool:
-        return v.fn.emit(f"bitcast {v.typed} to {_spell('i8', lanes)}", "i8", lanes).cmp("ne", 0)
+        return v.fn.reshape(v, "i8", lanes).cmp("ne", 0)
     if bits_of(v.elem) * v.lanes != bits_of(elem) * lanes:
         raise InternalError(f"reinterpret of {e.args[0].dtype} as {e.dtype}: the sizes differ")
     if (v.elem, v.lanes) == (elem, lanes):
         return v
-    return v.fn.emit(f"bitcast {v.typed} to {_spell(elem, lanes)}", elem, lanes)
-
-
-def _spell(elem: str, lanes: int) -> str:
-    return elem if lanes == 1 else f"<{lanes} x {elem}>"
+    return v.fn.reshape(v, elem, lanes)
 
 
 def _make_vector(em: Expressions, e: Any) -> Value:
@@ -162,7 +155,7 @@ def _extract_lane(em: Expressions, e: Any) -> Value:
     v, at = em.value(e.args[0]), em.value(e.args[1])
     if at.const is not None:
         return v.lane(at.const)
-    return v.fn.emit(f"extractelement {v.typed}, {at.typed}", v.elem)
+    return v.fn.extract(v, at)
 
 
 def _reduce_lanes(em: Expressions, e: Any) -> Value:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from .types import elem_of, is_narrow, vector
+from .types import elem_of, is_narrow
 from .writer import Value
 
 if TYPE_CHECKING:
@@ -78,13 +78,7 @@ def _float_to(v: Value, dst: DType, half: bool) -> Value:
     if dst.is_float:
         return v.convert("fpext" if dst.bits == 64 else "fptrunc", elem_of(dst))
     op = "fptosi" if dst.kind == "int" else "fptoui"
-    elem = elem_of(dst)
-    suffix = f"{_suffix(elem, v.lanes)}.{_suffix('f64' if v.elem == 'double' else 'f32', v.lanes)}"
-    return v.fn.call(f"llvm.{op}.sat.{suffix}", elem, v.lanes, [v])
-
-
-def _suffix(elem: str, lanes: int) -> str:
-    return elem if lanes == 1 else f"v{lanes}{elem}"
+    return v.fn.saturate(op, v, elem_of(dst))
 
 
 def _pointer(v: Value, src: DType, dst: DType) -> Value:
@@ -204,4 +198,4 @@ def _to_e8m0(v: Value) -> Value:
     return bad.select(255, exponent + up.convert("zext", "i32")).convert("trunc", "i8")
 
 
-__all__ = ["FORMATS", "cast", "narrow", "resize", "vector", "widen"]
+__all__ = ["FORMATS", "cast", "narrow", "resize", "widen"]

@@ -22,7 +22,7 @@ import functools
 import math
 from typing import TYPE_CHECKING
 
-from .writer import Function, Module, Value
+from .writer import Module, Value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -312,16 +312,13 @@ def _reduce(x: Value) -> tuple[Value, Value]:
     near = _fma(n, -_PIO2_D_REST, _fma(n, -_PIO2_D, wide)).convert("fptrunc", "float")
     quadrant = shifted.bitcast("i64").convert("trunc", "i32")
     huge = _abs(x).cmp("oge", float(1 << _HUGE))
-    start, far, join = fn.block, fn.label("far"), fn.label("join")
-    fn.branch(fn.any_lane(huge), far, join)
-    fn.start(far)
-    far_r, far_quadrant = _reduce_huge(x)
-    r = huge.select(far_r, near)
-    q = huge.select(far_quadrant, quadrant)
-    end = fn.block
-    fn.start(join)
-    r = fn.phi("float", x.lanes, [(near.text, start), (r.text, end)])
-    return r, fn.phi("i32", x.lanes, [(quadrant.text, start), (q.text, end)])
+
+    def with_huge_ones() -> tuple[Value, Value]:
+        far, far_quadrant = _reduce_huge(x)
+        return huge.select(far, near), huge.select(far_quadrant, quadrant)
+
+    r, q = fn.unless(fn.any_lane(huge) ^ True, (near, quadrant), with_huge_ones)
+    return r, q
 
 
 def _reduce_huge(x: Value) -> tuple[Value, Value]:
@@ -335,25 +332,12 @@ def _reduce_huge(x: Value) -> tuple[Value, Value]:
     m = ((bits & 0x7FFFFF) | 0x800000).convert("sitofp", "double")
     m = x.cmp("olt", 0.0).select(-m, m)
     first, rest = _two_over_pi()
-    turns = m * _lookup(fn, fn.module.table("tl.two_over_pi.first", first), row)
+    turns = m * fn.lookup("tl.two_over_pi.first", first, row)
     turns = turns - fn.intrinsic("roundeven", turns * 0.25) * 4.0
-    small = m * _lookup(fn, fn.module.table("tl.two_over_pi.rest", rest), row)
+    small = m * fn.lookup("tl.two_over_pi.rest", rest, row)
     n = fn.intrinsic("roundeven", turns + small)
     r = ((turns - n) + small) * (math.pi / 2)
     return r.convert("fptrunc", "float"), n.convert("fptosi", "i32")
-
-
-def _lookup(fn: Function, table: str, row: Value) -> Value:
-    """table[row], lane by lane."""
-    base = Value(fn, table, "ptr")
-    lanes = [
-        fn.emit(
-            f"load double, {fn.gep(base, row.lane(k).convert('sext', 'i64'), 'double').typed}",
-            "double",
-        )
-        for k in range(row.lanes)
-    ]
-    return fn.build_vector(lanes)
 
 
 @functools.cache
@@ -523,14 +507,8 @@ def define(module: Module, name: str, lanes: int) -> str:
 
 
 def _build(module: Module, symbol: str, name: str, lanes: int) -> str:
-    fn = Function(module)
-    x = Value(fn, "%x", "float", lanes)
-    params = [x.typed]
+    fn = module.new_function()
+    x, y = Value(fn, "%x", "float", lanes), Value(fn, "%y", "float", lanes)
     if name in _BINARY:
-        y = Value(fn, "%y", "float", lanes)
-        params.append(y.typed)
-        out = _BINARY[name](x, y)
-    else:
-        out = _UNARY[name](x)
-    fn.line(f"ret {out.typed}")
-    return f"define internal {x.type} @{symbol}({', '.join(params)}) #1 {{\n{fn.body()}\n}}\n"
+        return fn.internal(symbol, [x, y], _BINARY[name](x, y))
+    return fn.internal(symbol, [x], _UNARY[name](x))

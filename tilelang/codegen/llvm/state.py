@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tilelang.ir import DType
 
-from .writer import Function, Module, Value
+from .writer import Module, Value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +27,7 @@ class State:
 
     def __init__(self, module: Module, half: bool) -> None:
         self.module = module
-        self.fn = Function(module)
+        self.fn = module.new_function()
         self.half = half  # the CPU converts f16 itself
         self.env: dict[Var, Value] = {}
         self.buffers: dict[Buffer, Value] = {}

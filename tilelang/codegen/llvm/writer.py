@@ -64,6 +64,10 @@ class Module:
             )
         return f"@{name}"
 
+    def new_function(self) -> Function:
+        """An empty function of this module."""
+        return Function(self)
+
     def define(self, name: str, build: Callable[[], str]) -> None:
         """An internal function, built at its first use."""
         if name not in self.functions:
@@ -173,7 +177,7 @@ class Value:
 
     def __neg__(self) -> Value:
         if self.is_float:
-            return self.fn.emit(f"fneg {self.typed}", self.elem, self.lanes)
+            return self.fn.negate(self)
         return self.fn.binary("sub", self._same(0), self)
 
     def cmp(self, predicate: str, o: Any) -> Value:
@@ -209,7 +213,7 @@ class Value:
             return self
         if self.const is not None:
             return self.fn.const(self.const, self.elem)
-        return self.fn.emit(f"extractelement {self.typed}, i32 {i}", self.elem)
+        return self.fn.extract(self, self.fn.i32(i))
 
     def splat(self, lanes: int) -> Value:
         """The scalar in every lane."""
@@ -217,10 +221,7 @@ class Value:
             return self
         if self.const is not None:
             return self.fn.const(self.const, self.elem, lanes)
-        one = self.fn.emit(
-            f"insertelement <{lanes} x {self.elem}> poison, {self.typed}, i32 0", self.elem, lanes
-        )
-        return self.fn.shuffle(one, one, [0] * lanes)
+        return self.fn.splat(self, lanes)
 
 
 def wrap(value: int, bits: int) -> int:
@@ -301,6 +302,31 @@ class Function:
             return a
         return self.emit(f"select {cond.typed}, {a.typed}, {b.typed}", a.elem, a.lanes, _hull(a, b))
 
+    def negate(self, v: Value) -> Value:
+        """Of a float: flips the sign of zeros and NaN as well."""
+        return self.emit(f"fneg {v.typed}", v.elem, v.lanes)
+
+    def conversion(self, op: str, v: Value, elem: str) -> Value:
+        """`sext`, `fptrunc`, `bitcast` … lane by lane."""
+        return self.emit(f"{op} {v.typed} to {vector(elem, v.lanes)}", elem, v.lanes)
+
+    def saturate(self, op: str, v: Value, elem: str) -> Value:
+        """`fptosi` or `fptoui` that stays in range; NaN gives 0."""
+        suffix = f"{_mangled(elem, v.lanes)}.{_mangled(v.elem, v.lanes)}"
+        return self.call(f"llvm.{op}.sat.{suffix}", elem, v.lanes, [v])
+
+    def reshape(self, v: Value, elem: str, lanes: int) -> Value:
+        """The same bits as other lanes."""
+        return self.emit(f"bitcast {v.typed} to {vector(elem, lanes)}", elem, lanes)
+
+    def extract(self, v: Value, at: Value) -> Value:
+        return self.emit(f"extractelement {v.typed}, {at.typed}", v.elem)
+
+    def splat(self, v: Value, lanes: int) -> Value:
+        into = f"<{lanes} x {v.elem}>"
+        one = self.emit(f"insertelement {into} poison, {v.typed}, i32 0", v.elem, lanes)
+        return self.shuffle(one, one, [0] * lanes)
+
     def shuffle(self, a: Value, b: Value, mask: Sequence[int]) -> Value:
         n = len(mask)
         picks = "zeroinitializer" if not any(mask) else vector_literal("i32", mask)
@@ -318,6 +344,43 @@ class Function:
         for k, item in enumerate(items):
             out = self.emit(f"insertelement {out.typed}, {item.typed}, i32 {k}", elem, n)
         return out
+
+    def lookup(self, table: str, values: Sequence[float], row: Value) -> Value:
+        """values[row], lane by lane, from a constant array of doubles named `table`."""
+        base = Value(self, self.module.table(table, values), "ptr")
+        at = [
+            self.gep(base, row.lane(k).convert("sext", "i64"), "double") for k in range(row.lanes)
+        ]
+        return self.build_vector([self.emit(f"load double, {a.typed}", "double") for a in at])
+
+    def unless(
+        self, usual: Value, values: Sequence[Value], compute: Callable[[], Sequence[Value]]
+    ) -> list[Value]:
+        """`values` where the scalar `usual` holds, else what `compute` emits behind a branch."""
+        start, rare, join = self.block, self.label("rare"), self.label("join")
+        self.branch(usual, join, rare)
+        self.start(rare)
+        other = compute()
+        end = self.block
+        self.start(join)
+        return [
+            self.phi(v.elem, v.lanes, [(v.text, start), (o.text, end)])
+            for v, o in zip(values, other, strict=True)
+        ]
+
+    def math(self, symbol: str, args: Sequence[Value]) -> Value:
+        """A call of one of our functions of the module."""
+        x = args[0]
+        return self.emit(
+            f"call {x.type} @{symbol}({', '.join(a.typed for a in args)})", x.elem, x.lanes
+        )
+
+    def internal(self, symbol: str, params: Sequence[Value], out: Value) -> str:
+        """The text of this function, which returns `out`, to be inlined."""
+        self.line(f"ret {out.typed}")
+        head = ", ".join(p.typed for p in params)
+        body = "\n".join(["entry:", *self.lines])
+        return f"define internal {out.type} @{symbol}({head}) #1 {{\n{body}\n}}\n"
 
     def any_lane(self, mask: Value) -> Value:
         """Is any lane true?"""
@@ -382,9 +445,6 @@ class Function:
     def phi(self, elem: str, lanes: int, incoming: Sequence[tuple[str, str]]) -> Value:
         pairs = ", ".join(f"[ {text}, %{label} ]" for text, label in incoming)
         return self.emit(f"phi {vector(elem, lanes)} {pairs}", elem, lanes)
-
-    def body(self) -> str:
-        return "\n".join(["entry:", *self.prologue, *self.lines])
 
 
 def _mangled(elem: str, lanes: int) -> str:
