@@ -87,7 +87,8 @@ CASES = [
     ),
     Case(
         "in_while",
-        "x = 0\nv = T.alloc_var('int32', init=0)\nwhile v < 3:\n    x = x + 1 #!\n    v += 1\nI[0] = x",
+        "x = 0\nv = T.alloc_var('int32', init=0)\nwhile v < 3:\n    x = x + 1 #!\n    v += "
+        "1\nI[0] = x",
         LanguageError,
         "inside a loop",
     ),
@@ -238,7 +239,8 @@ CASES = [
     ),
     Case(
         "pipelined_in_parallel",
-        "for i in T.Parallel(4):\n    for j in T.Pipelined(4, num_stages=2): #!\n        A[i, j] = 0",
+        "for i in T.Parallel(4):\n    for j in T.Pipelined(4, num_stages=2): #!\n        A[i, j] "
+        "= 0",
         LanguageError,
         "T.Pipelined inside T.Parallel",
     ),
@@ -276,20 +278,23 @@ CASES = [
     ),
     Case(
         "gemm_k",
-        "X = T.alloc_shared((16, 8), 'float16')\nY = T.alloc_shared((16, 16), 'float16')\nZ = T.alloc_fragment((16, 16), 'float32')\nT.gemm(X, Y, Z) #!",
+        "X = T.alloc_shared((16, 8), 'float16')\nY = T.alloc_shared((16, 16), 'float16')\nZ = "
+        "T.alloc_fragment((16, 16), 'float32')\nT.gemm(X, Y, Z) #!",
         ShapeError,
         "K",
     ),
     Case("gemm_policy", "T.gemm(A, A, A, policy=7) #!", OptionError, "policy"),
     Case(
         "reduce_shape",
-        "X = T.alloc_fragment((16, 8), 'float32')\nY = T.alloc_fragment((8,), 'float32')\nT.reduce_sum(X, Y, dim=1) #!",
+        "X = T.alloc_fragment((16, 8), 'float32')\nY = T.alloc_fragment((8,), "
+        "'float32')\nT.reduce_sum(X, Y, dim=1) #!",
         ShapeError,
         "",
     ),
     Case(
         "reduce_dim",
-        "X = T.alloc_fragment((16, 8), 'float32')\nY = T.alloc_fragment((8,), 'float32')\nT.reduce_sum(X, Y, dim=2) #!",
+        "X = T.alloc_fragment((16, 8), 'float32')\nY = T.alloc_fragment((8,), "
+        "'float32')\nT.reduce_sum(X, Y, dim=2) #!",
         ShapeError,
         "dim",
     ),
@@ -323,7 +328,8 @@ CASES = [
     Case("assume_false", "T.assume(1 > 2) #!", LanguageError, "false"),
     Case(
         "caught",
-        "try:\n    for i in T.serial(4):\n        raise ValueError('x')\nexcept ValueError:\n    pass\nI[0] = 1 #!!",
+        "try:\n    for i in T.serial(4):\n        raise ValueError('x')\nexcept ValueError:\n    "
+        "pass\nI[0] = 1 #!!",
         LanguageError,
         "caught",
     ),
@@ -343,7 +349,8 @@ def test_refused(case: Case) -> None:
         n for n, line in enumerate(text.split("\n"), 1) if line.rstrip().endswith(("#!", "#!!"))
     )
     assert case.text in str(error)
-    assert error.span is not None and error.help, str(error)
+    assert error.span is not None, str(error)
+    assert error.help, str(error)
     assert case.help in error.help
     if not text.split("\n")[marked - 1].rstrip().endswith("#!!"):
         assert (error.span.file, error.span.line) == (file, marked), str(error)
@@ -371,4 +378,5 @@ def test_every_unsupported_name_says_what_to_do() -> None:
     for name in UNSUPPORTED:
         with pytest.raises(LanguageError) as caught:
             getattr(T, name)(1, 2)
-        assert f"T.{name}" in str(caught.value) and caught.value.help
+        assert f"T.{name}" in str(caught.value)
+        assert caught.value.help

@@ -448,9 +448,11 @@ def test_spans_of_macros_and_helpers() -> None:
     stores = [s for s in func.body.body.stmts if type(s).__name__ == "Store"]  # type: ignore[attr-defined]
     spans: list[Span] = [s.span for s in stores]
     assert spans[0].function == "store"
-    assert spans[0].inlined_at is not None and spans[0].inlined_at.function == "main"
+    assert spans[0].inlined_at is not None
+    assert spans[0].inlined_at.function == "main"
     copy = next(s for s in func.body.body.stmts if type(s).__name__ == "TileStmt")  # type: ignore[attr-defined]
-    assert copy.span.function == "_helper" and copy.span.inlined_at.function == "main"
+    assert copy.span.function == "_helper"
+    assert copy.span.inlined_at.function == "main"
 
 
 def _helper(buffer: Any) -> None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Memory of a kernel: shared, fragment, local, global, mutable scalars, barriers.
 
-Each function emits an `Alloc` and returns the `Buffer` (a `VarRef` for `alloc_var`). The buffer takes
-its name from the assignment that follows.
+Each function emits an `Alloc` and returns the `Buffer` (a `VarRef` for `alloc_var`). The buffer
+takes its name from the assignment that follows.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ def _alloc(
         raise t.error(
             f"{what}: the size `{symbolic[0]}` is known only when the kernel runs",
             "TL0304",
-            "memory inside a kernel needs a compile-time size: pass it to the factory, or use T.const",
+            "memory inside a kernel needs a compile-time size: pass it to the factory, or use "
+            "T.const",
             ShapeError,
         )
     buffer = Buffer(name, dims, as_dtype(dtype, what), scope, None, None, t.span())
@@ -108,12 +109,16 @@ def alloc_var(dtype: Any, *args: Any, init: Any = None, scope: str = Scope.VAR) 
 
 
 def alloc_global(shape: Any, dtype: Any) -> Buffer:
-    """Scratch memory in global memory, shared by all blocks and kernels of the function; uninitialised."""
+    """Scratch memory in global memory, shared by all blocks and kernels of the function;
+    uninitialised.
+    """
     return _alloc("T.alloc_global", shape, dtype, Scope.GLOBAL, static=False)
 
 
 def alloc_barrier(arrive_count: int | Sequence[int]) -> Buffer:
-    """mbarriers in shared memory (sm_90), one per entry; each phase completes after so many arrivals."""
+    """mbarriers in shared memory (sm_90), one per entry; each phase completes after so many
+    arrivals.
+    """
     t = _in_kernel("T.alloc_barrier")
     single = not isinstance(arrive_count, (list, tuple))
     items: Sequence[Any] = [arrive_count] if single else list(arrive_count)  # type: ignore[list-item,arg-type]

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Annotations of a kernel: layouts, rasterisation, safe values, register budgets, compiler settings.
+"""Annotations of a kernel: layouts, rasterisation, safe values, register budgets, compiler
+settings.
 
 Inside a kernel they go to its `Launch.annotations`; before it, to the next one.
 """
@@ -79,7 +80,9 @@ def _count(t: Trace, what: str, n: Any) -> int:
 
 
 def use_swizzle(panel_size: int, order: str = "row", enable: bool = True) -> None:
-    """Walks the grid in panels of `panel_size` blocks, so that neighbours share operands in the L2."""
+    """Walks the grid in panels of `panel_size` blocks, so that neighbours share operands in the
+    L2.
+    """
     t, launch = kernel_trace("T.use_swizzle")
     if order not in ("row", "column"):
         raise t.error(

@@ -46,7 +46,8 @@ def source_of(fn: FunctionType) -> Source:
         found = _from_loader(fn, code)
     if found is None:
         raise LanguageError(
-            f"the source of `{fn.__name__}` cannot be found (it was defined in {code.co_filename!r})",
+            f"the source of `{fn.__name__}` cannot be found (it was defined in "
+            f"{code.co_filename!r})",
             code="TL0110",
             span=Span(code.co_filename, code.co_firstlineno, function=fn.__name__),
             help="define the kernel in a file or a notebook cell, or pass the text given to exec() "
@@ -81,7 +82,9 @@ def _index(file: str, lines: list[str]) -> dict[tuple[int, str], ast.FunctionDef
 
 
 def _from_loader(fn: Any, code: CodeType) -> ast.FunctionDef | None:
-    """Where the whole file does not help, `inspect` may still find the block (an interactive prompt)."""
+    """Where the whole file does not help, `inspect` may still find the block (an interactive
+    prompt).
+    """
     try:
         lines, first = inspect.getsourcelines(fn)
     except (OSError, TypeError, SyntaxError, IndentationError):

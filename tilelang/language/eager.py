@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Eager functions: the decorated function is the kernel.
 
-A parameter is passed at run time if it is annotated, in the signature or by a bare annotation in the
-body, as a tensor, a scalar (`T.float32`) or a pointer. Every other argument is compiled in. Sizes
-named by `T.const` are compiled in too, but read from the tensors: phase 1 runs the body up to the
-kernel and records where each of them is a bare dimension or stride (`ConstPlan`); phase 2 runs it
-with the numbers.
+A parameter is passed at run time if it is annotated, in the signature or by a bare annotation in
+the body, as a tensor, a scalar (`T.float32`) or a pointer. Every other argument is compiled in.
+Sizes named by `T.const` are compiled in too, but read from the tensors: phase 1 runs the body up
+to the kernel and records where each of them is a bare dimension or stride (`ConstPlan`); phase 2
+runs it with the numbers.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from .trace import StopTrace, Trace
 
 @dataclass(frozen=True)
 class ConstMatcher:
-    """Where the value of a `T.const` name stands: entry `dim` of the shape or the strides (`kind`) of
-    run-time argument `index` (named `param`)."""
+    """Where the value of a `T.const` name stands: entry `dim` of the shape or the strides (`kind`)
+    of run-time argument `index` (named `param`)."""
 
     param: str
     index: int
@@ -51,8 +51,8 @@ class ConstMatcher:
 
 @dataclass(frozen=True)
 class ConstPlan:
-    """Phase 1 for one compile-time key. names: the `T.const` names in order of first use; matchers: for
-    each of them, all places to read it from, the first being the one to use."""
+    """Phase 1 for one compile-time key. names: the `T.const` names in order of first use;
+    matchers: for each of them, all places to read it from, the first being the one to use."""
 
     names: tuple[str, ...] = ()
     matchers: Mapping[str, tuple[ConstMatcher, ...]] = field(default_factory=dict)
@@ -72,7 +72,8 @@ class ConstPlan:
                 raise ArgumentValueError(
                     f"no value for T.const `{name}`",
                     code="TL0910",
-                    help=f"pass it as a keyword argument, `{name}=<value>`, or pass the tensor `{places[0].param}`",
+                    help=f"pass it as a keyword argument, `{name}=<value>`, or pass the tensor "
+                    f"`{places[0].param}`",
                 )
             out[name] = place.read(runtime[place.index])
         return out
@@ -119,14 +120,15 @@ class EagerFunction:
     def split(
         self, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> tuple[dict[str, Any], list[Any], dict[str, Any]]:
-        """(compile-time arguments by name, run-time arguments in order (None: not passed), keywords that
-        are not parameters: values of T.const names)."""
+        """(compile-time arguments by name, run-time arguments in order (None: not passed),
+        keywords that are not parameters: values of T.const names)."""
         parameters = self.signature.parameters
         given = {k: v for k, v in kwargs.items() if k in parameters}
         extra = {k: v for k, v in kwargs.items() if k not in parameters}
         if len(args) > len(parameters):
             raise ArgumentTypeError(
-                f"too many positional arguments for `{self.__name__}`: expected at most {len(parameters)}, got {len(args)}",
+                f"too many positional arguments for `{self.__name__}`: expected at most "
+                f"{len(parameters)}, got {len(args)}",
                 code="TL0911",
                 help=f"its parameters are: {', '.join(parameters)}",
             )
@@ -185,8 +187,9 @@ class EagerFunction:
         const_values: Mapping[str, int] | None = None,
         metas: Mapping[str, Any] | None = None,
     ) -> PrimFunc:
-        """Phase 2: the PrimFunc. Outputs (T.empty) follow the parameters; `outputs` lists them in the
-        order in which they are returned. metas: shape and dtype of arguments annotated by a bare tensor."""
+        """Phase 2: the PrimFunc. Outputs (T.empty) follow the parameters; `outputs` lists them in
+        the order in which they are returned. metas: shape and dtype of arguments annotated by a
+        bare tensor."""
         t = Trace(self.fn.__name__, consts=dict(const_values or {}))
         with fresh_session():
             result = self._run(t, compile_time, metas)
@@ -194,7 +197,8 @@ class EagerFunction:
             untyped = [n for n, p in zip(self.runtime_names, params, strict=True) if p is None]
             if untyped:
                 raise LanguageError(
-                    f"parameter `{untyped[0]}` was not annotated before the end of `{self.__name__}`",
+                    f"parameter `{untyped[0]}` was not annotated before the end of "
+                    f"`{self.__name__}`",
                     code="TL0154",
                     span=parameter_span(self.fn, untyped[0]),
                     help="annotate it at the top of the body",
@@ -249,10 +253,12 @@ class EagerFunction:
         for name, places in matchers.items():
             if not places:
                 raise LanguageError(
-                    f"T.const `{name}` is not a dimension or stride of any tensor parameter on its own",
+                    f"T.const `{name}` is not a dimension or stride of any tensor parameter on "
+                    "its own",
                     code="TL0155",
                     span=parameter_span(self.fn, ""),
-                    help=f"use it bare in an annotation, e.g. T.Tensor(({name},), ...), or make it a parameter",
+                    help=f"use it bare in an annotation, e.g. T.Tensor(({name},), ...), or make "
+                    "it a parameter",
                 )
         return ConstPlan(tuple(matchers), matchers)
 
@@ -338,8 +344,9 @@ _EAGER_CALLS = frozenset({"Kernel", "ClusterKernel", "CUDASourceCodeKernel", "co
 def detect_mode(fn: Callable[..., Any]) -> str:
     """ "lazy": `fn` is a factory that returns a PrimFunc; "eager": `fn` is the kernel.
 
-    Decided without running it: an inner `@T.prim_func` makes it a factory; a kernel launch, T.const,
-    T.empty or a run-time parameter makes it a kernel. What is left calls some other factory.
+    Decided without running it: an inner `@T.prim_func` makes it a factory; a kernel launch,
+    T.const, T.empty or a run-time parameter makes it a kernel. What is left calls some other
+    factory.
     """
     target = inspect.unwrap(fn)
     if not isinstance(target, FunctionType):

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the rewritten form of a user function once, with its own globals and closure.
 
-In: a function object, a `Protocol`, arguments. Out: what the function returns; the statements are in
-the trace. Errors of ours that have no place get the user's line; Python's errors that come from our
-expression classes become typed ones; errors of the user's own code pass unchanged.
+In: a function object, a `Protocol`, arguments. Out: what the function returns; the statements are
+in the trace. Errors of ours that have no place get the user's line; Python's errors that come from
+our expression classes become typed ones; errors of the user's own code pass unchanged.
 """
 
 from __future__ import annotations
@@ -80,7 +80,9 @@ def execute(
     kwargs: Mapping[str, Any],
     outer: Mapping[str, Any] | None = None,
 ) -> Any:
-    """Calls the traced form of `fn`. outer: values of names that only its enclosing function knows."""
+    """Calls the traced form of `fn`. outer: values of names that only its enclosing function
+    knows.
+    """
     extra = _needed(fn, outer)
     code = rewritten_code(fn, tuple(extra))
     cells = dict(zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True))
@@ -151,7 +153,10 @@ def located(error: Exception, t: Trace) -> Exception:
 def _help_for(message: str) -> str:
     """What to do about a Python operation that a run-time value does not have."""
     if "known only when the kernel runs" in message:
-        return "Python's own max, min, any, `if` in a comprehension, … need values: use T.max, T.min, T.if_then_else or an `if` statement"
+        return (
+            "Python's own max, min, any, `if` in a comprehension, … need values: "
+            "use T.max, T.min, T.if_then_else or an `if` statement"
+        )
     return "cast the operands with T.cast, or use the `T.` function for this operation"
 
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Approximate, explicitly rounded and packed arithmetic: `T.__exp`, `T.ieee_add`, `T.add2`, `T.dp4a`."""
+"""Approximate, explicitly rounded and packed arithmetic: `T.__exp`, `T.ieee_add`, `T.add2`,
+`T.dp4a`.
+"""
 
 from __future__ import annotations
 
@@ -135,7 +137,8 @@ def dp4a(A: Any, B: Any, C: Any) -> None:
     a, b, c = (_first(x, n) for x, n in ((A, "A"), (B, "B"), (C, "C")))
     if str(a.dtype) not in ("int8", "uint8") or a.dtype is not b.dtype or str(c.dtype) != "int32":
         raise fail(
-            f"dp4a requires int8 operands and an int32 accumulator, got {a.dtype}, {b.dtype} and {c.dtype}",
+            f"dp4a requires int8 operands and an int32 accumulator, got {a.dtype}, {b.dtype} and "
+            f"{c.dtype}",
             "TL0224",
             "cast the operands, or write the products out",
         )

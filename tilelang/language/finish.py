@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The last step of a trace: the PrimFunc, and the check that every variable is bound where it is used."""
+"""The last step of a trace: the PrimFunc, and the check that every variable is bound where it is
+used.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,7 @@ class _Scopes:
 
     def __init__(self, func: PrimFunc) -> None:
         self.func = func
-        self.known: set[Any] = {p for p in func.params}
+        self.known: set[Any] = set(func.params)
         self.known.update(func.symbols)
         self.checked: dict[Expr, Span | None] = {}
         self.span: Span | None = func.span
@@ -145,6 +147,7 @@ class _Scopes:
             code="TL0153",
             span=self.span,
             notes=notes,
-            help="a size must occur as a dimension of a tensor parameter or be a scalar parameter; a value made "
+            help="a size must occur as a dimension of a tensor parameter or be a scalar "
+            "parameter; a value made "
             "inside a loop, a branch or a kernel ends with it (T.alloc_var before it keeps one)",
         )

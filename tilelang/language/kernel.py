@@ -35,7 +35,8 @@ class KernelFrame:
             t.emit(seq())
         if t.launch is not None or t.runtime_region() is not None:
             raise t.error(
-                "T.Kernel cannot be inside another T.Kernel, a loop or a branch that is decided at run time",
+                "T.Kernel cannot be inside another T.Kernel, a loop or a branch that is decided "
+                "at run time",
                 "TL0123",
                 "open it at the top level of the function",
                 LanguageError,

@@ -139,7 +139,9 @@ _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
 def read_names(node: ast.AST) -> Names:
-    """Names read below `node`, those of nested functions included, a comprehension's own excluded."""
+    """Names read below `node`, those of nested functions included, a comprehension's own
+    excluded.
+    """
     out: Names = set()
     _read(node, frozenset(), out)
     return out

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Loops as users write them: `T.serial`, `T.unroll`, `T.vectorized`, `T.Parallel`, `T.Pipelined`, …
 
-A `T.` function makes a `LoopSpec`, which says what the loop is; the rewritten `for` statement asks it
-to `open` (variables, statements before the body) and to `close` (the IR statement around the body).
+A `T.` function makes a `LoopSpec`, which says what the loop is; the rewritten `for` statement asks
+it to `open` (variables, statements before the body) and to `close` (the IR statement around the
+body).
 """
 
 from __future__ import annotations
@@ -103,8 +104,9 @@ class LoopSpec:
         return bound(t, names[0], start + var * self.step), close
 
     def _open_persistent(self, t: Trace, names: Sequence[str]) -> tuple[Any, Callable[..., Stmt]]:
-        """Waves of tiles: block `index` takes tiles index, index + wave_size, …; within a tile id the
-        last dimension runs in groups of `group_size`, so that neighbours share operands in the L2."""
+        """Waves of tiles: block `index` takes tiles index, index + wave_size, …; within a tile id
+        the last dimension runs in groups of `group_size`, so that neighbours share operands in the
+        L2."""
         a = self.annotations
         total: Any = const(1)
         for e in self.extents:
@@ -123,8 +125,9 @@ class LoopSpec:
 
 
 def _tile_coordinates(tile: Expr, domain: tuple[Expr, ...], group_size: int) -> list[Expr]:
-    """Coordinates of a tile id. The last dimension is cut into groups (the last one may be smaller);
-    inside a group the id runs over the group first, then over the dimensions before it."""
+    """Coordinates of a tile id. The last dimension is cut into groups (the last one may be
+    smaller); inside a group the id runs over the group first, then over the dimensions before
+    it."""
     *outer, last = domain
     rest: Any = const(1)
     for e in outer:
@@ -259,7 +262,9 @@ def unroll(
 def vectorized(
     start: Any, stop: Any = None, *, annotations: Mapping[str, Any] | None = None
 ) -> LoopSpec:
-    """An innermost loop that becomes one vector access where that is legal, a plain loop elsewhere."""
+    """An innermost loop that becomes one vector access where that is legal, a plain loop
+    elsewhere.
+    """
     return spec("T.vectorized", "vectorized", start, stop, None, annotations)
 
 
@@ -339,7 +344,9 @@ def _frozen(value: Any) -> Any:
 
 
 def Persistent(domain: Sequence[Any], wave_size: Any, index: Any, group_size: int = 8) -> LoopSpec:
-    """`for bx, by in T.Persistent([m, n], num_blocks, block_id)`: each block takes tile after tile."""
+    """`for bx, by in T.Persistent([m, n], num_blocks, block_id)`: each block takes tile after
+    tile.
+    """
     t = current("T.Persistent")
     size = integer(t, wave_size, "T.Persistent: wave_size")
     first = integer(t, index, "T.Persistent: index")

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`@T.macro`: a function whose body is traced anew into the kernel at every call, with names of its own."""
+"""`@T.macro`: a function whose body is traced anew into the kernel at every call, with names of
+its own.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ _MAX_DEPTH = 100
 
 
 class Ref:
-    """Annotation of a macro's parameter: passed by reference; assigning it stores to the argument."""
+    """Annotation of a macro's parameter: passed by reference; assigning it stores to the
+    argument.
+    """
 
 
 class Var(Ref):
@@ -106,7 +110,8 @@ def _reference(t: Trace, name: str, value: Any) -> Any:
     if isinstance(value, Buffer):
         return value
     raise t.error(
-        f"to pass it by reference, argument `{name}` must be a T.alloc_var, a buffer element or a region, got {value!r}",
+        f"to pass it by reference, argument `{name}` must be a T.alloc_var, a buffer element or a "
+        f"region, got {value!r}",
         "TL0162",
         "pass e.g. A[i], or drop the T.Ref annotation",
         TypeMismatchError,

@@ -322,8 +322,8 @@ def _value(v: Any) -> Any:
 def cast(
     value: Any, dtype: Any, round: str | None = None, sat: Any = None, rbits: Any = None
 ) -> Expr:
-    """`value` converted to `dtype`: to the nearest value, halves to even; a float loses its fraction
-    when it becomes an integer."""
+    """`value` converted to `dtype`: to the nearest value, halves to even; a float loses its
+    fraction when it becomes an integer."""
     if round not in (None, "rn") or sat is not None or rbits is not None:
         raise fail(
             "T.cast: round, sat and rbits are not supported",
@@ -346,7 +346,8 @@ def reinterpret(value: Any, dtype: Any) -> Expr:
     e, to = operand(value, "T.reinterpret"), as_dtype(dtype, "T.reinterpret")
     if e.dtype.bits * e.dtype.lanes != to.bits * to.lanes:
         raise fail(
-            f"T.reinterpret: {e.dtype} has {e.dtype.bits * e.dtype.lanes} bits but {to} has {to.bits * to.lanes}",
+            f"T.reinterpret: {e.dtype} has {e.dtype.bits * e.dtype.lanes} bits but {to} has "
+            f"{to.bits * to.lanes}",
             "TL0220",
             "choose a dtype of the same width",
         )

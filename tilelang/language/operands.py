@@ -29,9 +29,11 @@ def region(t: Trace, value: Any, what: str, extents: tuple[Expr, ...] | None = N
     if isinstance(value, Load):
         return _tile_at(t, value, what, extents)
     raise t.error(
-        f"{what} must be a buffer, a slice of one or an element, got {value!r} ({type(value).__name__})",
+        f"{what} must be a buffer, a slice of one or an element, got {value!r} "
+        f"({type(value).__name__})",
         "TL0212",
-        "e.g. A, A[0:n, :] or A[i, j]; a name that was assigned A[i] holds its value, not its place",
+        "e.g. A, A[0:n, :] or A[i, j]; a name that was assigned A[i] holds its value, not its "
+        "place",
         TypeMismatchError,
     )
 
@@ -44,7 +46,8 @@ def _tile_at(t: Trace, load: Load, what: str, extents: tuple[Expr, ...] | None) 
     if extra > 0:
         if any(not (type(e) is Const and e.value == 1) for e in extents[:extra]):
             raise t.error(
-                f"{what}: `{load.buffer.name}` has {n} dimension(s), fewer than the tile that is put there "
+                f"{what}: `{load.buffer.name}` has {n} dimension(s), fewer than the tile that is "
+                "put there "
                 f"[{', '.join(map(str, extents))}]",
                 "TL0305",
                 "slice the other operand",
@@ -64,7 +67,9 @@ def is_place(value: Any) -> bool:
 def emit_op(
     t: Trace, op: TileOp, fields: Sequence[str], annotations: Mapping[str, Any] | None = None
 ) -> None:
-    """Checks and emits a tile operation. fields: its fields in the order of the call's arguments."""
+    """Checks and emits a tile operation. fields: its fields in the order of the call's
+    arguments.
+    """
     if t.parallel_region() is not None:
         raise t.error(
             f"T.{op.name} inside T.Parallel: only elementwise statements are allowed there",

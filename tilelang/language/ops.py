@@ -24,7 +24,9 @@ _INSTRUCTIONS = ("tma", "cp_async", "sync")
 
 
 class GemmWarpPolicy(IntEnum):
-    """How the warps of a block share a matrix product: over both dimensions, rows only, columns only."""
+    """How the warps of a block share a matrix product: over both dimensions, rows only, columns
+    only.
+    """
 
     Square = 0
     FullRow = 1
@@ -42,7 +44,9 @@ def copy(
     annotations: Mapping[str, Any] | None = None,
     loop_layout: Any = None,
 ) -> None:
-    """dst[...] = src[...], with conversion. Outside of a global tensor reads give 0 and writes are dropped."""
+    """dst[...] = src[...], with conversion. Outside of a global tensor reads give 0 and writes are
+    dropped.
+    """
     t = current("T.copy")
     policy = _one_of(t, "T.copy: eviction_policy", eviction_policy, _EVICTION)
     prefer = _one_of(t, "T.copy: prefer_instruction", prefer_instruction, _INSTRUCTIONS)

@@ -18,7 +18,9 @@ from .trace import Trace
 def annotations_of(
     fn: types.FunctionType, outer: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Annotations of the parameters, texts evaluated with the function's globals, closure and `outer`."""
+    """Annotations of the parameters, texts evaluated with the function's globals, closure and
+    `outer`.
+    """
     closure = {
         n: c.cell_contents
         for n, c in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True)

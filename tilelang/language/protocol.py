@@ -2,8 +2,8 @@
 """What the rewritten user function calls: one method per kind of statement (see `rewrite`).
 
 Each method decides, from the values it is given, between plain Python (done now) and the kernel (an
-IR statement is emitted): a condition that is a Python bool picks a branch, one that is an expression
-traces both.
+IR statement is emitted): a condition that is a Python bool picks a branch, one that is an
+expression traces both.
 """
 
 from __future__ import annotations
@@ -136,7 +136,8 @@ class Protocol:
                 raise t.error(
                     f"a slice of `{place.buffer.name}` cannot be assigned",
                     "TL0126",
-                    "use T.copy(src, dst[...]) for tiles, T.fill(dst[...], value) for one value, or T.Parallel",
+                    "use T.copy(src, dst[...]) for tiles, T.fill(dst[...], value) for one value, "
+                    "or T.Parallel",
                 )
             store(t, place.buffer, place.indices, value)
             return
@@ -178,7 +179,8 @@ class Protocol:
             and old is not value
         ):
             raise t.error(
-                f"attribute `{name}` is assigned inside a loop or branch that is decided when the kernel runs",
+                f"attribute `{name}` is assigned inside a loop or branch that is decided when the "
+                "kernel runs",
                 "TL0128",
                 f"make it mutable: self.{name} = T.alloc_var(dtype)",
             )
@@ -274,7 +276,8 @@ class Protocol:
                 under_if = True
             elif r.kind == "python" and under_if:
                 raise t.error(
-                    f"`{word}` depends on a value known only at run time, but its loop is unrolled while tracing",
+                    f"`{word}` depends on a value known only at run time, but its loop is "
+                    "unrolled while tracing",
                     "TL0134",
                     "make it a run-time loop: for i in T.serial(...)",
                 )
@@ -598,7 +601,9 @@ def _peek(current: Callable[[], Any]) -> Any:
 
 
 def _is_new(value: Any) -> bool:
-    """A mutable scalar that has no name yet: the assignment gives it one instead of storing its value."""
+    """A mutable scalar that has no name yet: the assignment gives it one instead of storing its
+    value.
+    """
     return isinstance(value, VarRef) and not value.buffer.name
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads the printer's text back: text of a function of stage TILE, LOOP or FLAT -> `ir.PrimFunc`.
 
-Strict: every node is built exactly as written, nothing folds or promotes, dtypes are explicit (a bare
-integer is int32). Names are unique in a printed function, so one dictionary holds them all.
+Strict: every node is built exactly as written, nothing folds or promotes, dtypes are explicit (a
+bare integer is int32). Names are unique in a printed function, so one dictionary holds them all.
 Annotations may name buffers that are allocated below them: they are read last.
 """
 
@@ -20,8 +20,9 @@ from tilelang.ir import Buffer, Const, DType, Expr, PrimFunc, Region, Stmt, Var,
 from tilelang.ir.node import NODES
 
 _BINARY = {
-    ast.Add: "Add", ast.Sub: "Sub", ast.Mult: "Mul", ast.Div: "Div", ast.FloorDiv: "FloorDiv", ast.Mod: "FloorMod",
-    ast.BitAnd: "BitAnd", ast.BitOr: "BitOr", ast.BitXor: "BitXor", ast.LShift: "Shl", ast.RShift: "Shr",
+    ast.Add: "Add", ast.Sub: "Sub", ast.Mult: "Mul", ast.Div: "Div", ast.FloorDiv: "FloorDiv",
+    ast.Mod: "FloorMod", ast.BitAnd: "BitAnd", ast.BitOr: "BitOr", ast.BitXor: "BitXor",
+    ast.LShift: "Shl", ast.RShift: "Shr",
 }  # fmt: skip
 _COMPARE = {ast.Eq: "EQ", ast.NotEq: "NE", ast.Lt: "LT", ast.LtE: "LE", ast.Gt: "GT", ast.GtE: "GE"}
 _CALLS = {"truncdiv": "TruncDiv", "truncmod": "TruncMod", "min": "Min", "max": "Max", "neg": "Neg"}
@@ -144,7 +145,9 @@ class _Reader:
         return out
 
     def annotations(self, call: ast.Call) -> dict[str, Any]:
-        """The `annotations=` of a call: a dictionary that is filled when the whole text was read."""
+        """The `annotations=` of a call: a dictionary that is filled when the whole text was
+        read.
+        """
         out: dict[str, Any] = {}
         for k in call.keywords:
             if k.arg == "annotations":
@@ -153,7 +156,9 @@ class _Reader:
         return out
 
     def declare(self, node: ast.expr) -> None:
-        """Variables that an annotation binds (`T.Var('desc', 'handle')`) exist in the body below it."""
+        """Variables that an annotation binds (`T.Var('desc', 'handle')`) exist in the body below
+        it.
+        """
         for n in ast.walk(node):
             if isinstance(n, ast.Call) and _member(n.func) == "Var":
                 name, dtype = (ast.literal_eval(a) for a in n.args)
@@ -286,7 +291,9 @@ class _Reader:
         return ir.For(var, start, extent, self.block(s.body), _LOOPS[word], notes)
 
     def span(self, args: list[ast.expr]) -> tuple[Expr, Expr]:
-        """(start, extent) of `stop`, or of `start, stop` with the stop written as start + extent."""
+        """(start, extent) of `stop`, or of `start, stop` with the stop written as start +
+        extent.
+        """
         if len(args) == 1:
             extent = self.expr(args[0])
             return Const(0, DType("int32")), extent

@@ -47,14 +47,14 @@ _REFUSED = {
 
 
 def rewrite_function(function: ast.FunctionDef, file: str) -> ast.FunctionDef:
-    """The traced form of `function`: without decorators, annotations and defaults (those are evaluated
-    by Python where the function is defined)."""
+    """The traced form of `function`: without decorators, annotations and defaults (those are
+    evaluated by Python where the function is defined)."""
     return _Rewrite(function, file).function()
 
 
 class _Method(ast.Attribute):
-    """A method of ours. Its place is one point: Python moves the place of a call to the last line of
-    the method's name, which for a statement of several lines would be the wrong one."""
+    """A method of ours. Its place is one point: Python moves the place of a call to the last line
+    of the method's name, which for a statement of several lines would be the wrong one."""
 
 
 def _call(method: str, *args: ast.expr) -> ast.Call:
@@ -206,7 +206,8 @@ class _Rewrite:
 
     def assign(self, t: ast.expr, value: ast.expr) -> list[ast.stmt]:
         if isinstance(t, ast.Name):
-            # only where there may be one: each makes a cell, and a program may have thousands of names
+            # only where there may be one: each makes a cell, and a program may have thousands of
+            # names
             old = _lambda(ast.Name(t.id, ast.Load())) if t.id in self.bound else ast.Constant(None)
             new = _call("assign", _constant(t.id), value, old)
             return [ast.Assign([ast.Name(t.id, ast.Store())], new)]
@@ -397,7 +398,9 @@ class _Rewrite:
 
 
 def _assigns(e: ast.expr) -> bool:
-    """`:=` binds a name of the function, which a lambda could not: such an expression stays as it is."""
+    """`:=` binds a name of the function, which a lambda could not: such an expression stays as it
+    is.
+    """
     return any(isinstance(n, ast.NamedExpr) for n in ast.walk(e))
 
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Annotations of parameters, and symbolic dimensions.
 
-`T.Tensor(shape, dtype)` and `T.Tensor[shape, dtype]` make a `TensorSpec`, from which the trace makes
-the parameter's `Buffer`; a dtype annotates a scalar, `T.ptr` a pointer. `T.dynamic` names sizes that
-are known at run time, `T.const` sizes that are compiled in.
+`T.Tensor(shape, dtype)` and `T.Tensor[shape, dtype]` make a `TensorSpec`, from which the trace
+makes the parameter's `Buffer`; a dtype annotates a scalar, `T.ptr` a pointer. `T.dynamic` names
+sizes that are known at run time, `T.const` sizes that are compiled in.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ def _dimension(value: Any) -> Expr:
 
 
 def as_shape(shape: Any, what: str) -> tuple[Any, ...]:
-    """A shape as a tuple: an int is one dimension; every entry is an int or an integer expression."""
+    """A shape as a tuple: an int is one dimension; every entry is an int or an integer
+    expression.
+    """
     items = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
     out = tuple(
         plain(s.item() if hasattr(s, "item") and not isinstance(s, Expr) else s) for s in items
@@ -54,7 +56,8 @@ def as_shape(shape: Any, what: str) -> tuple[Any, ...]:
                 f"{what}: {s!r} is not a dimension",
                 code="TL0301",
                 span=_here(),
-                help="a dimension is an integer, T.dynamic(...), T.const(...) or an integer expression of those",
+                help="a dimension is an integer, T.dynamic(...), T.const(...) or an integer "
+                "expression of those",
             )
         if isinstance(s, int) and s < 0:
             raise ShapeError(
@@ -154,7 +157,8 @@ _BARE = (Tensor, tensor, StridedTensor, BufferAnnotation)
 
 
 def runtime_annotation(annotation: Any, *, python_types: bool = False) -> TensorSpec | DType | None:
-    """What an annotation says a run-time parameter is; None: it says nothing (a compile-time argument).
+    """What an annotation says a run-time parameter is; None: it says nothing (a compile-time
+    argument).
 
     python_types: `int`, `float` and `bool` mean int32, float32 and bool (in a prim_func, whose
     parameters are all run-time ones).
@@ -171,7 +175,9 @@ def runtime_annotation(annotation: Any, *, python_types: bool = False) -> Tensor
 
 
 def with_meta(spec: TensorSpec, meta: Any) -> TensorSpec:
-    """A bare annotation completed from the call's argument (its shape, dtype and, if not row-major, strides)."""
+    """A bare annotation completed from the call's argument (its shape, dtype and, if not
+    row-major, strides).
+    """
     if spec.shape is not None:
         return spec
     shape = tuple(int(s) for s in meta.shape)
@@ -234,7 +240,8 @@ def const(names: str) -> Any:
     wanted = _valid(split_names(names), "T.const")
     if t.consts is None and not t.symbolic:
         raise t.error(
-            "T.const belongs to an eager kernel (a function under @tilelang.jit that is the kernel itself)",
+            "T.const belongs to an eager kernel (a function under @tilelang.jit that is the "
+            "kernel itself)",
             "TL0149",
             "pass the size to the factory, or use T.dynamic for a run-time size",
         )
@@ -267,9 +274,11 @@ def empty(*shape: Any, dtype: Any = "float32") -> Buffer:
     buffer = TensorSpec(as_shape(items, "T.empty"), as_dtype(dtype, "T.empty")).buffer("", t.span())
     if t.consts is None and not t.symbolic:
         raise t.error(
-            "T.empty belongs to an eager kernel (a function under @tilelang.jit that is the kernel itself)",
+            "T.empty belongs to an eager kernel (a function under @tilelang.jit that is the "
+            "kernel itself)",
             "TL0151",
-            "in a factory, make it a parameter of the prim_func and name it by out_idx; T.alloc_global is scratch memory",
+            "in a factory, make it a parameter of the prim_func and name it by out_idx; "
+            "T.alloc_global is scratch memory",
         )
     if t.in_kernel:
         raise t.error(

@@ -381,7 +381,9 @@ def _printable(e: Expr) -> tuple[str, Expr]:
 
 
 def print(obj: Any = None, msg: str = "", warp_group_id: int = 0, warp_id: int = 0) -> None:
-    """Prints a value (by every thread that executes it) or the elements of a buffer (by one thread)."""
+    """Prints a value (by every thread that executes it) or the elements of a buffer (by one
+    thread).
+    """
     t = current("T.print")
     obj = plain(obj)
     if isinstance(obj, (Buffer, Region)):

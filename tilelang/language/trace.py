@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The trace: where the statements of the kernel being captured are collected.
 
-In: calls from the rewritten user function (through `protocol.Protocol`) and from the `T.` functions.
-Out: a list of IR statements with spans, and what the function declared on the way (layouts,
-outputs, attributes). One `Trace` per captured function; `current()` finds it from anywhere.
+In: calls from the rewritten user function (through `protocol.Protocol`) and from the `T.`
+functions. Out: a list of IR statements with spans, and what the function declared on the way
+(layouts, outputs, attributes). One `Trace` per captured function; `current()` finds it from
+anywhere.
 """
 
 from __future__ import annotations
@@ -29,8 +30,9 @@ _current: ContextVar[Trace | None] = ContextVar("tilelang_trace", default=None)
 
 @dataclass
 class Region:
-    """Something being traced into. kind: if, for, parallel, while (run time); python (a loop unrolled
-    while tracing); kernel; macro (names inside are another function's). escaping: see `liveness`."""
+    """Something being traced into. kind: if, for, parallel, while (run time); python (a loop
+    unrolled while tracing); kernel; macro (names inside are another function's). escaping: see
+    `liveness`."""
 
     kind: str
     escaping: frozenset[str] = frozenset()
@@ -74,7 +76,9 @@ class LaunchInfo:
 
 
 class StopTrace(BaseException):
-    """Ends the first phase of an eager function: the annotations are known, the body is not needed."""
+    """Ends the first phase of an eager function: the annotations are known, the body is not
+    needed.
+    """
 
 
 class Trace:
@@ -138,7 +142,8 @@ class Trace:
         """Ends the region; its statements."""
         if not self.regions or self.regions[-1] is not region:
             raise self.error(
-                "an exception raised inside a loop, a branch or a kernel was caught inside the kernel",
+                "an exception raised inside a loop, a branch or a kernel was caught inside the "
+                "kernel",
                 "TL0112",
                 "catch it outside of the function",
             )
@@ -176,7 +181,9 @@ class Trace:
     # ------------------------------------------------------------------------------------ spans
 
     def register(self, code: CodeType, calls: Calls) -> None:
-        """Frames of `code` (and of lambdas inside it) are the user's. calls: the calls in its source."""
+        """Frames of `code` (and of lambdas inside it) are the user's. calls: the calls in its
+        source.
+        """
         if id(code) in self._codes:
             return
         self._codes[id(code)] = code
@@ -186,7 +193,9 @@ class Trace:
                 self.register(c, calls)
 
     def argument_spans(self, fields: Sequence[str]) -> dict[str, Span]:
-        """Where the arguments of the `T.` call being executed stand; `fields` names the positional ones."""
+        """Where the arguments of the `T.` call being executed stand; `fields` names the positional
+        ones.
+        """
         f: FrameType | None = sys._getframe(1)
         while f is not None and id(f.f_code) not in self._codes:
             f = f.f_back
@@ -202,7 +211,9 @@ class Trace:
         return out
 
     def span(self) -> Span | None:
-        """The user's line that is being executed. A plain helper function counts as inlined there."""
+        """The user's line that is being executed. A plain helper function counts as inlined
+        there.
+        """
         f: FrameType | None = sys._getframe(1)
         outer: Span | None = None
         while f is not None:

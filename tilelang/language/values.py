@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 
 
 class VarRef:
-    """A mutable scalar: an element of a buffer. Reading it anywhere gives its value at that moment."""
+    """A mutable scalar: an element of a buffer. Reading it anywhere gives its value at that
+    moment.
+    """
 
     __slots__ = ("buffer", "indices")
 
@@ -88,10 +90,37 @@ def _forward(name: str) -> Any:
     return forward
 
 
-for _name in ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift"]:
+for _name in [
+    "add",
+    "sub",
+    "mul",
+    "truediv",
+    "floordiv",
+    "mod",
+    "pow",
+    "and",
+    "or",
+    "xor",
+    "lshift",
+    "rshift",
+]:
     setattr(VarRef, f"__{_name}__", _forward(f"__{_name}__"))
     setattr(VarRef, f"__r{_name}__", _forward(f"__r{_name}__"))
-for _name in ["neg", "pos", "invert", "abs", "eq", "ne", "lt", "le", "gt", "ge", "float", "int", "index"]:
+for _name in [
+    "neg",
+    "pos",
+    "invert",
+    "abs",
+    "eq",
+    "ne",
+    "lt",
+    "le",
+    "gt",
+    "ge",
+    "float",
+    "int",
+    "index",
+]:
     setattr(VarRef, f"__{_name}__", _forward(f"__{_name}__"))
 
 
@@ -112,7 +141,9 @@ def is_pure(e: Expr) -> bool:
 
 
 def bound(t: Trace, name: str, value: Any) -> Any:
-    """What a name refers to after `name = value`: an expression is evaluated now and given the name."""
+    """What a name refers to after `name = value`: an expression is evaluated now and given the
+    name.
+    """
     if isinstance(value, VarRef):
         if not value.buffer.name:
             value.buffer.name = name
@@ -163,7 +194,8 @@ def check_escape(t: Trace, name: str, value: Any, old: Any) -> None:
     what = "assigned only" if first else "assigned"
     when = "after it" if region.kind == "if" else "after it or in its next iteration"
     raise t.error(
-        f"`{name}` is {what} inside a {where} that is decided when the kernel runs, but its value is read {when}",
+        f"`{name}` is {what} inside a {where} that is decided when the kernel runs, but its value "
+        f"is read {when}",
         "TL0120",
         fix,
     )
@@ -243,7 +275,8 @@ def scalar(t: Trace, value: Any, what: str, like: Any = None) -> Expr:
         raise t.error(
             f"{what} is the whole buffer `{value.name}`; one element is needed",
             "TL0203",
-            f"index it, e.g. {value.name}[{', '.join(['0'] * value.ndim)}], or use T.copy for tiles",
+            f"index it, e.g. {value.name}[{', '.join(['0'] * value.ndim)}], or use T.copy for "
+            "tiles",
             TypeMismatchError,
         )
     try:

@@ -185,7 +185,7 @@ def attention(
     stages: int = 2,
     dtype: str = "float16",
 ) -> PrimFunc:
-    """Flash attention, forward: O = softmax(Q · Kᵀ / sqrt(dim)) · V."""
+    """Flash attention, forward: Out = softmax(Q · Kᵀ / sqrt(dim)) · V."""
     scale = (1.0 / dim) ** 0.5 * 1.4426950408889634
     shape = (batch, seq, heads, dim)
 
@@ -194,7 +194,7 @@ def attention(
         Q: T.Tensor(shape, dtype),
         K: T.Tensor(shape, dtype),
         V: T.Tensor(shape, dtype),
-        O: T.Tensor(shape, dtype),
+        Out: T.Tensor(shape, dtype),
     ):
         with T.Kernel(T.ceildiv(seq, bM), heads, batch, threads=128) as (bx, by, bz):
             Q_shared = T.alloc_shared((bM, dim), dtype)
@@ -244,7 +244,7 @@ def attention(
                 T.gemm(weights, V_shared, acc, policy=T.GemmWarpPolicy.FullRow)
             for i, j in T.Parallel(bM, dim):
                 acc[i, j] /= total[i]
-            T.copy(acc, O[bz, bx * bM : (bx + 1) * bM, by, :])
+            T.copy(acc, Out[bz, bx * bM : (bx + 1) * bM, by, :])
 
     return attention
 
@@ -324,7 +324,9 @@ def continue_in_pipeline(n: int = 7, width: int = 64, stages: int = 3) -> PrimFu
 
 
 def read_then_overwrite(n: int = 8, width: int = 32, stages: int = 2) -> PrimFunc:
-    """The sum of the rows read *before* each copy: a dependence against the pipeline's direction."""
+    """The sum of the rows read *before* each copy: a dependence against the pipeline's
+    direction.
+    """
 
     @T.prim_func
     def read_then_overwrite(
@@ -347,7 +349,9 @@ def read_then_overwrite(n: int = 8, width: int = 32, stages: int = 2) -> PrimFun
 
 
 def two_gemms(M: int = 32, N: int = 32, K: int = 32, steps: int = 4, stages: int = 2) -> PrimFunc:
-    """Two products per iteration, the second of what the first gave: as in attention, without softmax."""
+    """Two products per iteration, the second of what the first gave: as in attention, without
+    softmax.
+    """
 
     @T.prim_func
     def two_gemms(
@@ -399,7 +403,7 @@ def _collatz(x: int, steps: T.Ref) -> None:
     value = T.alloc_var("int32", init=x)
     steps = 0
     while value != 1:
-        if value % 2 == 0:
+        if value % 2 == 0:  # noqa: SIM108 - the statement is what is tested
             value = value // 2
         else:
             value = 3 * value + 1
@@ -407,7 +411,9 @@ def _collatz(x: int, steps: T.Ref) -> None:
 
 
 def control_flow(n: int = 40) -> PrimFunc:
-    """B[i] = length of the Collatz sequence of A[i], or -1: while, if, break, a macro, a mutable scalar."""
+    """B[i] = length of the Collatz sequence of A[i], or -1: while, if, break, a macro, a mutable
+    scalar.
+    """
 
     @T.prim_func
     def control_flow(A: T.Tensor((n,), "int32"), B: T.Tensor((n,), "int32")):
@@ -441,7 +447,7 @@ def dtype_casts(n: int = 64) -> PrimFunc:
         H: T.Tensor((n,), "float16"),
         W: T.Tensor((n,), "bfloat16"),
         D: T.Tensor((n,), "float64"),
-        I: T.Tensor((n,), "int32"),
+        Bits: T.Tensor((n,), "int32"),
         J: T.Tensor((n,), "int8"),
     ):
         with T.Kernel(1, threads=32) as _:
@@ -449,7 +455,7 @@ def dtype_casts(n: int = 64) -> PrimFunc:
                 H[i] = A[i]
                 W[i] = A[i]
                 D[i] = T.cast(A[i], "float64") / 3
-                I[i] = T.reinterpret(A[i], "int32") ^ 1
+                Bits[i] = T.reinterpret(A[i], "int32") ^ 1
                 J[i] = T.clamp(T.cast(A[i], "int32"), -100, 100)
 
     return dtype_casts
