@@ -23,7 +23,8 @@ from tilelang.tileop import numeric
 from . import warp
 from .memory import Memory, Pointer, fresh
 from .units import Barriers, CopyGroups, TensorUnit
-from .values import literal, to_storage
+from .values import literal, to_storage, wrapped
+from .wgmma import WarpgroupUnit, encode
 
 __all__ = ["Runtime"]
 
@@ -108,8 +109,10 @@ class Block:
         self.threads = threads
         self.shared: dict[Alloc, Memory] = {}
         self.arena = np.full(0, 0xFF, np.uint8)
+        self.top = _ARENA
         self.barriers = Barriers()
         self.tensor_unit = TensorUnit(self.barriers)
+        self.warpgroups: dict[int, WarpgroupUnit] = {}
 
     # ------------------------------------------------------------------------------ memory
 
@@ -121,17 +124,39 @@ class Block:
 
     def _new(self, stmt: Alloc, shape: tuple[int, ...]) -> Memory:
         buffer = stmt.buffer
-        physical = buffer.is_shared and not self.runtime.logical
-        layout = stmt.annotations.get("layout") if physical else None
-        if layout is not None:
-            table = layout_table(layout, shape)
-            flat = fresh(buffer, (int(table.max()) + 1 if table.size else 0,))
-            return Memory(buffer, flat, flat, table)
-        if stmt.annotations.get("offset") is None:
+        if not buffer.is_shared and buffer.scope != Scope.BARRIER:
             return Memory(buffer, fresh(buffer, shape))
-        offset, count = int(stmt.annotations["offset"]), int(np.prod(shape))
+        layout = None if self.runtime.logical else stmt.annotations.get("layout")
+        table = None if layout is None else layout_table(layout, shape)
+        count = int(np.prod(shape)) if table is None else int(table.max(initial=-1)) + 1
+        flat = self._place(buffer, count, stmt.annotations.get("offset"))
+        return Memory(buffer, flat.reshape(shape) if table is None else flat, flat, table)
+
+    def _place(self, buffer: Buffer, count: int, offset: int | None) -> Any:
+        """`count` elements of shared memory, at a byte offset, or wherever there is room."""
         target = buffer.dtype.as_numpy()
-        return ArenaMemory(self, buffer, offset, count, target, shape)
+        size = count * target.itemsize
+        if not len(self.arena):
+            self.arena = np.full(_ARENA, 0xFF, np.uint8)  # as floats these bytes are NaN
+        if offset is None:
+            self.top = (self.top - size) // _ALIGNMENT * _ALIGNMENT
+            if self.top < 0:  # more than a block has: no pass has placed it yet
+                return fresh(buffer, (count,))
+            offset = self.top
+            self.arena[offset : offset + size].view(target)[:] = numeric.poison(buffer.dtype)
+        if offset + size > _ARENA:
+            raise InternalError(f"{buffer.name} ends beyond the shared memory of a block")
+        return self.arena[offset : offset + size].view(target)
+
+    def address(self, pointer: Pointer) -> int:
+        """Where an element of shared memory lies in the arena."""
+        base: int = self.arena.__array_interface__["data"][0]
+        flat = pointer.memory.flat
+        own: int = flat.__array_interface__["data"][0]
+        return own + pointer.offset * int(flat.itemsize) - base
+
+    def warpgroup(self, index: int) -> WarpgroupUnit:
+        return self.warpgroups.setdefault(index, WarpgroupUnit(lambda: self.arena))
 
     # ------------------------------------------------------------------------------ running
 
@@ -192,6 +217,8 @@ class Block:
             group[0].args()
         elif kind == "named_barrier_sync":
             self.barriers.clear(group[0].args[0])
+        elif kind.startswith("wgmma"):
+            self.warpgroup(group[0].me.tid // (4 * _WARP)).serve(kind, group)
         elif kind.startswith("warp"):
             for w, result in zip(group, warp.run(group), strict=True):
                 w.answer(result)
@@ -200,32 +227,8 @@ class Block:
             w.answer(None)
 
 
-class ArenaMemory(Memory):
-    """Shared memory at a byte offset of the block's arena, which several buffers may share."""
-
-    def __init__(
-        self,
-        block: Block,
-        buffer: Buffer,
-        offset: int,
-        count: int,
-        target: Any,
-        shape: tuple[int, ...],
-    ) -> None:
-        end = offset + count * target.itemsize
-        if end > len(block.arena):
-            _grow(block, end)
-        flat = block.arena[offset:end].view(target)
-        super().__init__(buffer, flat.reshape(shape), flat)
-
-
-_ARENA = 256 << 10
-
-
-def _grow(block: Block, size: int) -> None:
-    if len(block.arena):
-        raise InternalError(f"shared memory of {size} bytes: more than a block has")
-    block.arena = np.full(max(_ARENA, size), 0xFF, np.uint8)  # as floats these bytes are NaN
+_ARENA = 256 << 10  # what 14 bits of a matrix descriptor can address, in 16 bytes
+_ALIGNMENT = 1024  # bytes after which the 128-byte swizzle repeats
 
 
 _tables: dict[tuple[int, tuple[int, ...]], tuple[Any, Any]] = {}
@@ -322,6 +325,26 @@ class Thread:
         arrays = {b: m.array for b, m in env.items()}
         op.reference(arrays, self.block.runtime.safe)
 
+    def tile_async(
+        self,
+        key: Any,
+        values: tuple[Any, ...],
+        env: Mapping[Buffer, Memory],
+        bar: Pointer,
+        size: int,
+    ) -> None:
+        """A copy by the tensor unit, which tells a barrier when `size` bytes have come."""
+        barrier = self.block.barriers.find(bar)
+
+        def complete() -> None:
+            self.tile(key, values, env)
+            barrier.update(0, -size)
+
+        self.block.tensor_unit.pending.append(complete)
+
+    def wgmma_desc(self, call: Any, args: tuple[Any, ...]) -> int:
+        return encode(self.block.address(args[0]), *args[1:])
+
     # ------------------------------------------------------------------------------ atomics
 
     def _atomic(self, pointer: Pointer, value: Any, f: Callable[[Any, Any], Any]) -> Any:
@@ -360,11 +383,9 @@ class Thread:
 
 def from_rounded(value: Any, memory: Memory) -> Any:
     """A sum of two values of the memory's dtype, wrapped to it."""
-    if memory.dtype.is_int:
-        return numeric.narrow_ints(
-            np.array(int(value) & (2**64 - 1), np.uint64).view(np.int64), memory.dtype
-        )
-    return to_storage(value, memory.dtype)
+    if not memory.dtype.is_int:
+        return to_storage(value, memory.dtype)
+    return wrapped(memory.dtype)(int(value))
 
 
 def _python(value: Any) -> Any:

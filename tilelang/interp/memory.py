@@ -54,7 +54,7 @@ class Memory:
         self.flat = flat if flat is not None else _storage(array)
         self.is_global = buffer.root().is_global
         self.read = _reader(self.dtype)
-        self.safe: Any = literal(safe, self.dtype) if self.is_global else None
+        self.safe: Any = literal(safe, self.dtype) if self.is_global else 0
 
     # ------------------------------------------------------------------------------ one element
 

@@ -50,7 +50,9 @@ from tilelang.ir import (
 from .text import ExprText
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
+
+    from tilelang.ir import TensorMap
 
 __all__ = ["Program", "needs_threads"]
 
@@ -59,7 +61,7 @@ _IMMEDIATE = (
     "atomic_add", "atomic_max", "atomic_min", "cp_async", "cp_async_commit", "cp_async_wait",
     "mbar_init", "mbar_arrive", "mbar_expect_tx", "fence_mbar_init", "fence_proxy_async",
     "prefetch_tensormap", "tma_load", "tma_store", "tma_store_commit", "tma_store_wait",
-    "setmaxnreg_inc", "setmaxnreg_dec", "wgmma_fence", "wgmma_commit", "wgmma_wait", "reg_fence",
+    "setmaxnreg_inc", "setmaxnreg_dec", "wgmma_fence", "reg_fence",
     "wgmma_desc", "named_barrier_arrive", "print", "trap",
 )  # fmt: skip
 
@@ -195,6 +197,7 @@ class Program(ExprText):
     def _launch(self, s: Launch) -> None:
         self.single = not needs_threads(s)
         threads = (1, 1, 1) if self.single else s.threads
+        self.tensor_maps(s.annotations.get("tensor_maps", ()))
         key = self.constant(dict(s.annotations), "annotations")
         self.thread_function(s.block_vars, s.thread_vars, s.body)
         self.line(f"rt.launch(thread, {self.tuple(s.grid)}, {threads!r}, {key})")
@@ -207,6 +210,13 @@ class Program(ExprText):
         self.line(f"rt.launch(thread, {self.tuple(k.grid)}, {k.block!r}, {{}})")
         self.single = True
 
+    def tensor_maps(self, maps: Iterable[TensorMap]) -> None:
+        """Descriptors of the launch that follows."""
+        for m in maps:
+            key, buffer = self.constant(m, "map"), self.name(m.buffer)
+            dims, strides = self.tuple(m.dims), self.tuple(m.strides)
+            self.line(f"{self.define(m.var)} = BoundMap({key}, {buffer}, {dims}, {strides})")
+
     def thread_function(
         self, blocks: tuple[Var, ...], threads: tuple[Var, ...], body: Stmt
     ) -> None:
@@ -218,10 +228,11 @@ class Program(ExprText):
 
     def _role(self, s: Role) -> None:
         """Only some of the threads go in; what the block does at once is then done by these."""
-        first, last = s.first, s.first + s.threads
+        count = 1 if s.annotations.get("elected") else s.threads
+        first, last = s.first, s.first + count
         with (
             self.block(f"if {first} <= me.tid < {last}:"),
-            self.block(f"with me.role({first}, {s.threads}):"),
+            self.block(f"with me.role({first}, {count}):"),
         ):
             self.stmt(s.body)
 
@@ -232,7 +243,12 @@ class Program(ExprText):
         buffers = [x.buffer for x in walk(s.op) if type(x) is Region]
         env = "{" + ", ".join(f"{self.constant(b, 'b')}: {self.name(b)}" for b in buffers) + "}"
         key = self.constant((s, tuple(open_exprs)), "op")
-        self._once(f"me.tile({key}, {self.tuple(open_exprs)}, {env})")
+        call = f"{key}, {self.tuple(open_exprs)}, {env}"
+        bar = s.annotations.get("barrier")
+        if bar is not None:
+            size = " * ".join(self.expr(e) for e in s.op.dst.extents)
+            call += f", {self.pointer(bar)}, {size} * {s.op.dst.dtype.bytes}"
+        self._once(f"me.tile{'' if bar is None else '_async'}({call})")
 
     def _once(self, call: str) -> None:
         """A thing that the block does once."""

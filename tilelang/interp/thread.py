@@ -16,9 +16,9 @@ from tilelang.errors import ArgumentValueError
 from tilelang.ir import (
     Buffer,
     Const,
+    DType,
     Expr,
     HostProgram,
-    Kernel,
     Parallel,
     PrimFunc,
     TensorMap,
@@ -33,7 +33,7 @@ from .evaluate import evaluate
 from .memory import Memory, Pointer, fresh
 from .program import Program
 from .tensormap import BoundMap
-from .values import namespace
+from .values import from_storage, namespace
 
 __all__ = ["execute", "program_text", "run"]
 
@@ -103,7 +103,7 @@ def _bind(func: PrimFunc | HostProgram, arguments: Sequence[Any]) -> dict[Any, A
         )
     known: dict[Any, Any] = {}
     for p, value in zip(inputs, arguments, strict=True):
-        known[p] = _array(p, value) if isinstance(p, Buffer) else _scalar(value)
+        known[p] = _array(p, value) if isinstance(p, Buffer) else _scalar(value, p.dtype)
     numbers = {p: v for p, v in known.items() if isinstance(p, Var)}
     for p in inputs:
         if isinstance(p, Buffer):
@@ -115,8 +115,10 @@ def _bind(func: PrimFunc | HostProgram, arguments: Sequence[Any]) -> dict[Any, A
     return known
 
 
-def _scalar(value: Any) -> Any:
-    return value.item() if hasattr(value, "item") else value
+def _scalar(value: Any, dtype: DType) -> Any:
+    """A scalar argument as the kernel gets it: rounded to the parameter's dtype."""
+    number = value.item() if hasattr(value, "item") else value
+    return from_storage(number, dtype)
 
 
 def _array(buffer: Buffer, value: Any) -> Any:
@@ -172,17 +174,7 @@ def _write(func: PrimFunc | HostProgram, program: Program) -> str:
             shape = program.tuple(b.shape)
             program.line(f"{program.define(b)} = rt.workspace({program.constant(b, 'b')}, {shape})")
         for k in func.launches:
-            _tensor_maps(k, program)
+            program.tensor_maps(a for a in k.args if isinstance(a, TensorMap))
             program.kernel(k)
 
     return program.main(func.params, _symbols(func), launches)
-
-
-def _tensor_maps(kernel: Kernel, program: Program) -> None:
-    for a in kernel.args:
-        if isinstance(a, TensorMap):
-            dims, strides = program.tuple(a.dims), program.tuple(a.strides)
-            program.line(
-                f"{program.define(a.var)} = BoundMap({program.constant(a, 'map')}, "
-                f"{program.name(a.buffer)}, {dims}, {strides})"
-            )
