@@ -177,7 +177,8 @@ def _allocate(a: Arguments, buffer: Buffer, handle: Value) -> Value:
     shape = w.stack(8 * max(ndim, 1), hint="dims")
     for d, e in enumerate(buffer.shape):
         w.store(a.exprs(e), shape, 8 * d)
-    device = w.load("i64", a.first.address, 8) if a.first is not None else w.number(1)
+    assert a.first is not None
+    device = w.load("i64", a.first.address, 8)
     w.store(NULL, prototype, 0)
     w.store(device, prototype, 8)
     w.store(w.number(ndim, "i32"), prototype, 16)

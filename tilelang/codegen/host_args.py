@@ -92,7 +92,9 @@ class Arguments:
         self.exprs = HostExprs(w, name, self.values)
         self.device_id: Value | None = None
         self.first: Tensor | None = None
-        self.may_allocate = len(self.outputs) == 1
+        inputs = [p for i, p in enumerate(params) if i not in self.outputs]
+        # A lone output is allocated beside the first input: on its device, by its framework.
+        self.may_allocate = len(self.outputs) == 1 and any(isinstance(p, Buffer) for p in inputs)
 
     @property
     def num_inputs(self) -> int:

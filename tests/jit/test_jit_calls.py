@@ -1,0 +1,397 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs of both styles, called with numpy, torch and DLPack tensors on the CPU."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import textwrap
+import threading
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import tilelang
+import tilelang.language as T
+from tilelang.errors import ArgumentTypeError, ArgumentValueError, OptionError, TargetError
+from tilelang.ir import PrimFunc
+from tilelang.jit import JITImpl, JITKernel
+
+torch = pytest.importorskip("torch")
+
+
+def adder(m: Any, n: Any, dtype: str = "float32", block: int = 32) -> PrimFunc:
+    @T.prim_func
+    def add(A: T.Tensor((m, n), dtype), B: T.Tensor((m, n), dtype), C: T.Tensor((m, n), dtype)):
+        with T.Kernel(T.ceildiv(m, block), T.ceildiv(n, block)) as (bx, by):
+            for i, j in T.Parallel(block, block):
+                C[bx * block + i, by * block + j] = (
+                    A[bx * block + i, by * block + j] + B[bx * block + i, by * block + j]
+                )
+
+    return add
+
+
+@tilelang.jit(out_idx=[-1], target="llvm")
+def lazy_add(m, n, dtype="float32"):
+    return adder(m, n, dtype)
+
+
+@tilelang.jit(target="llvm")
+def eager_add(A, B, block: int = 16):
+    M, N = T.const("M N")
+    A: T.Tensor((M, N), "float32")
+    B: T.Tensor((M, N), "float32")
+    C = T.empty((M, N), "float32")
+    with T.Kernel(T.ceildiv(M, block), T.ceildiv(N, block)) as (bx, by):
+        for i, j in T.Parallel(block, block):
+            C[bx * block + i, by * block + j] = (
+                A[bx * block + i, by * block + j] + B[bx * block + i, by * block + j]
+            )
+    return C
+
+
+def pair(m: int, n: int, dtype: Any = np.float32) -> tuple[Any, Any]:
+    random = np.random.default_rng(m + n)
+    return random.random((m, n)).astype(dtype), random.random((m, n)).astype(dtype)
+
+
+SHAPES = [(64, 64), (33, 47), (1, 1), (0, 5), (5, 0)]
+
+
+@pytest.mark.parametrize(("m", "n"), SHAPES)
+def test_lazy(m: int, n: int) -> None:
+    kernel = lazy_add(m, n)
+    assert isinstance(kernel, JITKernel)
+    a, b = pair(m, n)
+    out = kernel(a, b)
+    assert isinstance(out, np.ndarray)
+    np.testing.assert_array_equal(out, a + b)
+    out = kernel(torch.from_numpy(a), torch.from_numpy(b))
+    assert isinstance(out, torch.Tensor)
+    np.testing.assert_array_equal(out.numpy(), a + b)
+
+
+@pytest.mark.parametrize(("m", "n"), SHAPES)
+def test_eager(m: int, n: int) -> None:
+    a, b = pair(m, n)
+    np.testing.assert_array_equal(eager_add(a, b), a + b)
+    out = eager_add(torch.from_numpy(a), B=torch.from_numpy(b), block=8)
+    np.testing.assert_array_equal(out.numpy(), a + b)
+
+
+def test_same_arguments_give_the_same_kernel() -> None:
+    assert lazy_add(64, 64) is lazy_add(64, n=64)
+    assert lazy_add(64, 64) is lazy_add(64, 64, torch.float32)
+    assert lazy_add(64, 64) is not lazy_add(64, 64, "float16")
+
+
+def test_one_kernel_for_all_sizes() -> None:
+    kernel = tilelang.compile(adder(T.dynamic("m"), T.dynamic("n")), out_idx=-1, target="llvm")
+    for m, n in SHAPES:
+        a, b = pair(m, n)
+        np.testing.assert_array_equal(kernel(a, b), a + b)
+    with pytest.raises(ArgumentValueError, match=r"B: shape\[0\]: expected 3 \(m, from A.shape"):
+        kernel(np.zeros((3, 4), "f"), np.zeros((4, 4), "f"))
+
+
+def test_without_outputs_the_caller_passes_everything() -> None:
+    kernel = tilelang.compile(adder(8, 8), target="llvm")
+    a, b = pair(8, 8)
+    c = np.zeros_like(a)
+    assert kernel(a, b, c) is None
+    np.testing.assert_array_equal(c, a + b)
+
+
+@pytest.mark.parametrize("backend", ["tvm_ffi", "ctypes"])
+def test_several_outputs_come_as_a_list(backend: str) -> None:
+    @T.prim_func
+    def two(
+        A: T.Tensor((8,), "float32"), B: T.Tensor((8,), "float32"), C: T.Tensor((2, 8), "int32")
+    ):
+        with T.Kernel(1):
+            for i in T.Parallel(8):
+                B[i] = A[i] * 2.0
+                C[1, i] = T.cast(A[i], "int32")
+                C[0, i] = 7
+
+    kernel = tilelang.compile(two, out_idx=[2, 1], target="llvm", execution_backend=backend)
+    x = np.arange(8, dtype=np.float32)
+    for c, b in (kernel(x), kernel(torch.from_numpy(x))):
+        np.testing.assert_array_equal(np.asarray(b), x * 2)
+        np.testing.assert_array_equal(np.asarray(c), [[7] * 8, list(range(8))])
+
+
+@pytest.mark.parametrize("backend", ["tvm_ffi", "ctypes"])
+def test_an_output_without_any_input(backend: str) -> None:
+    @T.prim_func
+    def count(n: T.int32, A: T.Tensor((8,), "int32")):
+        with T.Kernel(1):
+            for i in T.Parallel(8):
+                A[i] = n + i
+
+    kernel = tilelang.compile(count, out_idx=-1, target="llvm", execution_backend=backend)
+    np.testing.assert_array_equal(np.asarray(kernel(3)), np.arange(3, 11))
+
+
+@pytest.mark.parametrize("backend", ["tvm_ffi", "ctypes"])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64", "int8", "int32"])
+def test_dtypes(backend: str, dtype: str) -> None:
+    kernel = tilelang.compile(
+        adder(5, 7, dtype), out_idx=-1, target="llvm", execution_backend=backend
+    )
+    numpy_dtype = np.dtype(getattr(ml_dtypes, dtype, None) or dtype)
+    a = np.arange(35).reshape(5, 7).astype(numpy_dtype)
+    out = kernel(a, a)
+    assert out.dtype == numpy_dtype
+    np.testing.assert_array_equal(out.astype(np.float64), (a + a).astype(np.float64))
+    x = torch.arange(35).reshape(5, 7).to(getattr(torch, dtype))
+    assert torch.equal(kernel(x, x), x + x)
+
+
+def test_other_dlpack_tensors() -> None:
+    import tvm_ffi
+
+    kernel = tilelang.compile(adder(8, 8), target="llvm")
+    a, b = pair(8, 8)
+    c = np.zeros_like(a)
+    kernel(tvm_ffi.from_dlpack(a), tvm_ffi.from_dlpack(b), tvm_ffi.from_dlpack(c))
+    np.testing.assert_array_equal(c, a + b)
+
+
+def test_read_only_arrays() -> None:
+    kernel = tilelang.compile(adder(8, 8), target="llvm")
+    a, b = pair(8, 8)
+    c = np.zeros_like(a)
+    a.flags.writeable = False
+    kernel(a, b, c)
+    np.testing.assert_array_equal(c, a + b)
+    c.flags.writeable = False
+    with pytest.raises(ArgumentValueError, match="parameter C is written by the kernel"):
+        kernel(a, b, c)
+
+
+@pytest.mark.parametrize("backend", ["tvm_ffi", "ctypes"])
+@pytest.mark.parametrize(
+    ("bad", "kind", "text"),
+    [
+        (lambda a: (a,), ArgumentValueError, "expected 2 arguments (A, B), got 1"),
+        (lambda a: (a, 1), ArgumentTypeError, "parameter B: expected a tensor, got int"),
+        (lambda a: (a, None), ArgumentTypeError, "parameter B: expected a tensor, got None"),
+        (lambda a: (a[0], a), ArgumentValueError, "parameter A: expected 2 dimensions, got 1"),
+        (lambda a: (a.double(), a), ArgumentTypeError, "expected dtype float32, got float64"),
+        (lambda a: (a, a[:5]), ArgumentValueError, "B: shape[0]: expected 8, got 5"),
+        (lambda a: (a, a.T), ArgumentValueError, "stride[1]: expected 1, got 8"),
+        (lambda a: (a, a.to("meta")), ArgumentValueError, "parameter B: "),
+    ],
+)
+def test_refusals_are_the_same_for_all_backends(
+    backend: str, bad: Any, kind: type, text: str
+) -> None:
+    kernel = tilelang.compile(adder(8, 8), out_idx=-1, target="llvm", execution_backend=backend)
+    with pytest.raises(kind) as caught:
+        kernel(*bad(torch.zeros(8, 8)))
+    assert text in str(caught.value)
+    assert caught.value.message.startswith("kernel add: ")
+
+
+def test_arrays_of_no_numeric_dtype_are_refused() -> None:
+    kernel = tilelang.compile(adder(8, 8), out_idx=-1, target="llvm")
+    with pytest.raises(ArgumentTypeError, match="expected dtype float32"):
+        kernel(np.full((8, 8), None), np.full((8, 8), None))
+
+
+def test_kernels_are_called_from_threads() -> None:
+    kernel = lazy_add(64, 64)
+    a, b = pair(64, 64)
+    wrong: list[Any] = []
+
+    def work() -> None:
+        wrong.extend(n for n in range(50) if not np.array_equal(kernel(a, b), a + b))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert wrong == []
+
+
+def test_a_function_outlives_its_kernel() -> None:
+    kernel = tilelang.compile(adder(8, 8), out_idx=-1, target="llvm")
+    function = kernel.func
+    tilelang.cache.clear_memory()
+    del kernel
+    gc.collect()
+    a, b = pair(8, 8)
+    np.testing.assert_array_equal(function(a, b), a + b)
+
+
+def test_scalars_and_keywords_of_the_factory() -> None:
+    @tilelang.jit(target="llvm")
+    def scale(n, *, by=2.0):
+        @T.prim_func
+        def main(A: T.Tensor((n,), "float32"), s: T.float32, k: T.int32, flag: T.bool):
+            with T.Kernel(1):
+                for i in T.Parallel(n):
+                    if flag:
+                        A[i] = A[i] * s * by + k
+
+        return main
+
+    kernel = scale(4, by=3.0)
+    a = np.ones(4, np.float32)
+    kernel(a, 2, 1, False)
+    np.testing.assert_array_equal(a, np.ones(4))
+    kernel(a, 2, 1, True)
+    np.testing.assert_array_equal(a, np.full(4, 7.0))
+
+
+# ------------------------------------------------------------------------------------ decorator
+
+
+def test_fields_of_the_decorator() -> None:
+    impl = tilelang.jit(out_idx=[-1], target="llvm", pass_configs={"tl.enable_fast_math": True})(
+        adder
+    )
+    assert isinstance(impl, JITImpl)
+    assert (impl.func, impl.out_idx, impl.target, impl.lazy_jit) == (adder, [-1], "llvm", False)
+    assert list(impl.signature.parameters) == ["m", "n", "dtype", "block"]
+    assert "T.prim_func" in impl.func_source
+    assert tilelang.lazy_jit(adder).lazy_jit is True
+    assert eager_add.mode == "eager"
+    assert lazy_add.is_lazy_mode()
+
+
+def test_a_prim_func_under_the_decorator() -> None:
+    impl = tilelang.jit(out_idx=-1, target="llvm")(adder(8, 8))
+    a, b = pair(8, 8)
+    np.testing.assert_array_equal(impl(a, b), a + b)
+    assert isinstance(impl(), JITKernel)
+
+
+def test_what_is_no_function_is_refused() -> None:
+    with pytest.raises(ValueError, match="Invalid function type"):
+        tilelang.jit(target="llvm")(3).get_tir()
+
+    @tilelang.jit(target="llvm")
+    def nothing():
+        return 5
+
+    with pytest.raises(TypeError, match="nothing must return a PrimFunc, got int"):
+        nothing()
+
+
+@pytest.mark.parametrize("bad", [3, -4])
+def test_out_idx_out_of_range(bad: int) -> None:
+    with pytest.raises(ValueError, match="out_idx should be an integer between -3 and 2"):
+        tilelang.compile(adder(8, 8), out_idx=bad, target="llvm")
+
+
+def test_out_idx_with_an_eager_function() -> None:
+    impl = tilelang.jit(out_idx=-1, target="llvm")(eager_add.func)
+    with pytest.raises(ValueError, match="out_idx"):
+        impl(*pair(8, 8))
+
+
+def test_unknown_names_are_refused() -> None:
+    with pytest.raises(OptionError, match="unknown pass config"):
+        tilelang.compile(adder(8, 8), target="llvm", pass_configs={"tl.fast_mth": 1})
+    with pytest.raises(OptionError, match="invalid execution backend 'nvrtc' for target 'llvm'"):
+        tilelang.compile(adder(8, 8), target="llvm", execution_backend="nvrtc")
+    with pytest.raises(TargetError):
+        tilelang.compile(adder(8, 8), target="lvm")
+
+
+def test_the_current_target_is_used() -> None:
+    with tilelang.target.Target("llvm"):
+        assert tilelang.compile(adder(8, 8)).target.kind == "llvm"
+
+
+def test_par_compile_keeps_the_order() -> None:
+    kernels = tilelang.par_compile([adder(n, 8) for n in (3, 1, 2)], out_idx=-1, target="llvm")
+    for kernel, n in zip(kernels, (3, 1, 2), strict=True):
+        assert kernel(*pair(n, 8)).shape == (n, 8)
+    some = lazy_add.par_compile([{"m": 4, "n": 4}, (5, 5)])
+    assert [k.params[0].shape for k in some] == [(4, 4), (5, 5)]
+    bad = tilelang.par_compile([adder(2, 2)], out_idx=9, target="llvm", ignore_error=True)
+    assert bad == [None]
+
+
+# ------------------------------------------------------------------------------------ kernel object
+
+
+def test_what_a_kernel_shows(capsys: pytest.CaptureFixture[str], tmp_path: Any) -> None:
+    kernel = tilelang.compile(adder(8, 8), out_idx=-1, target="llvm")
+    assert "add_kernel" in kernel.get_kernel_source()
+    assert "__tvm_ffi_add" in kernel.get_host_source()
+    assert [p.shape for p in kernel.params] == [(8, 8)] * 3
+    assert kernel.out_idx == [2]
+    kernel.show("ir")
+    assert "def add(" in capsys.readouterr().out
+    kernel.export_sources(str(tmp_path / "k.ll"), str(tmp_path / "h.ll"))
+    assert "add_kernel" in (tmp_path / "k.ll").read_text()
+    with pytest.raises(ValueError, match="show takes one of"):
+        kernel.show("everything")
+
+
+def test_verify() -> None:
+    kernel = tilelang.compile(adder(9, 5), out_idx=-1, target="llvm")
+    kernel.verify(*pair(9, 5))
+    kernel.verify(*(torch.from_numpy(x) for x in pair(9, 5)))
+
+
+def test_profiler() -> None:
+    kernel = tilelang.compile(adder(64, 64), out_idx=-1, target="llvm")
+    profiler = kernel.get_profiler()
+    assert 0 < profiler.do_bench(warmup=1, rep=2) < 1000
+    profiler.assert_allclose(lambda a, b: a + b)
+    with pytest.raises(AssertionError, match="elements differ"):
+        profiler.assert_allclose(lambda a, b: a - b)
+    profiler.assert_consistent(2)
+    low, high = profiler.do_bench(warmup=1, rep=2, quantiles=[0.1, 0.9])
+    assert low <= high
+
+
+def test_a_numpy_user_never_loads_torch() -> None:
+    code = textwrap.dedent(
+        """
+        import sys, numpy as np
+        sys.path.insert(0, {folder!r})
+        import kernels
+        a = np.ones((4, 4), np.float32)
+        assert (kernels.add(a, a) == 2).all()
+        assert "torch" not in sys.modules
+        import torch
+        x = torch.ones(4, 4)
+        assert torch.equal(kernels.add(x, x), x + x)
+        """
+    )
+    program = textwrap.dedent(
+        """
+        import tilelang
+        import tilelang.language as T
+
+        @tilelang.jit(target="llvm")
+        def add(A, B):
+            M, N = T.const("M N")
+            A: T.Tensor((M, N), "float32")
+            B: T.Tensor((M, N), "float32")
+            C = T.empty((M, N), "float32")
+            with T.Kernel(1):
+                for i, j in T.Parallel(M, N):
+                    C[i, j] = A[i, j] + B[i, j]
+            return C
+        """
+    )
+    import tempfile
+    from pathlib import Path
+
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "kernels.py").write_text(program)
+        text = code.format(folder=folder)
+        done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
