@@ -26,6 +26,10 @@ def _on_cuda(ctx: PassContext) -> bool:
     return ctx.target.is_cuda
 
 
+def _on_cpu(ctx: PassContext) -> bool:
+    return ctx.target.is_cpu
+
+
 def _warp_specialized(ctx: PassContext) -> bool:
     return ctx.target.is_cuda and ctx.target.arch >= 90 and ctx.options.warp_specialize
 
@@ -56,6 +60,7 @@ PIPELINE: tuple[Pass, ...] = (
     _row("infer_layouts", _on_cuda),
     _row("insert_syncs", _on_cuda),
     _row("lower_tile_ops", establishes="LOOP"),
+    _row("serialize_threads", _on_cpu),
     _row("guard_bounds"),
     _row("vectorize_loops"),
     _row("unroll_loops"),

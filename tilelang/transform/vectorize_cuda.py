@@ -80,10 +80,11 @@ def vectorize(loop: For, facts: Facts, ctx: PassContext, layouts: Layouts) -> St
             group.emit(stmts, in_order)
             if best is None or group.cost < best.cost:
                 best = group
-    if best is None or best.cost >= _scalar_cost(stmts) * extent:
-        ctx.note(
-            f"loop over {loop.var.name} is not vectorised: no access is contiguous and aligned"
-        )
+    cost = _scalar_cost(stmts) * extent
+    if best is None or best.cost >= cost:
+        if cost:
+            name = loop.var.name
+            ctx.note(f"loop over {name} is not vectorised: no access is contiguous and aligned")
         return scalar(loop)
     return best.builder.finish()
 
