@@ -41,7 +41,12 @@ def by_reference(x: T.Ref):
     x = 1
 
 @T.prim_func
-def main(A: T.Tensor((16, 16), "float32"), I: T.Tensor((16,), "int32"), F: T.Tensor((16,), "bool"), n: T.int32):
+def main(
+    A: T.Tensor((16, 16), "float32"),
+    I: T.Tensor((16,), "int32"),
+    F: T.Tensor((16,), "bool"),
+    n: T.int32,
+):
     with T.Kernel(2, threads=32) as bx:
         tx = T.get_thread_binding()
 """

@@ -99,7 +99,7 @@ def alloc_var(dtype: Any, *args: Any, init: Any = None, scope: str = Scope.VAR) 
             init = extra
         else:
             raise t.error(
-                "T.alloc_var: two initial values", "TL0520", "give init= once", OptionError
+                "T.alloc_var: two initial values", "TL0581", "give init= once", OptionError
             )
     buffer = _alloc("T.alloc_var", (1,), dtype, scope)
     if init is not None:
@@ -120,13 +120,14 @@ def alloc_barrier(arrive_count: int | Sequence[int]) -> Buffer:
     arrivals.
     """
     t = _in_kernel("T.alloc_barrier")
-    single = not isinstance(arrive_count, (list, tuple))
-    items: Sequence[Any] = [arrive_count] if single else list(arrive_count)  # type: ignore[list-item,arg-type]
+    items: Sequence[Any] = (
+        arrive_count if isinstance(arrive_count, (list, tuple)) else [arrive_count]
+    )
     counts = [const_int(plain(c)) for c in items]
     if not counts or any(c is None or c < 1 for c in counts):
         raise t.error(
             f"T.alloc_barrier: arrival counts must be constants >= 1, got {arrive_count}",
-            "TL0521",
+            "TL0582",
             "the number of threads that arrive in each phase",
             OptionError,
         )

@@ -71,7 +71,7 @@ class ConstPlan:
             if place is None:
                 raise ArgumentValueError(
                     f"no value for T.const `{name}`",
-                    code="TL0910",
+                    code="TL0990",
                     help=f"pass it as a keyword argument, `{name}=<value>`, or pass the tensor "
                     f"`{places[0].param}`",
                 )
@@ -87,7 +87,8 @@ class EagerFunction:
         self.outer = outer
         self.signature = inspect.signature(fn)
         self.__name__ = fn.__name__
-        functools.update_wrapper(self, fn)
+        self.__doc__ = fn.__doc__
+        self.__wrapped__ = fn
 
     @functools.cached_property
     def annotations(self) -> dict[str, Any]:
@@ -129,7 +130,7 @@ class EagerFunction:
             raise ArgumentTypeError(
                 f"too many positional arguments for `{self.__name__}`: expected at most "
                 f"{len(parameters)}, got {len(args)}",
-                code="TL0911",
+                code="TL0991",
                 help=f"its parameters are: {', '.join(parameters)}",
             )
         values = dict(zip(parameters, args, strict=False))
@@ -137,7 +138,7 @@ class EagerFunction:
         if twice:
             raise ArgumentTypeError(
                 f"`{self.__name__}` got argument `{twice[0]}` twice",
-                code="TL0912",
+                code="TL0992",
                 help="pass it once",
             )
         values.update(given)
@@ -149,7 +150,7 @@ class EagerFunction:
             if n not in values and p.default is inspect.Parameter.empty:
                 raise ArgumentTypeError(
                     f"`{self.__name__}` needs the compile-time argument `{n}`",
-                    code="TL0913",
+                    code="TL0993",
                     help=f"pass `{n}=...`",
                 )
             compile_time[n] = values.get(n, p.default)
@@ -177,7 +178,7 @@ class EagerFunction:
             if name not in known:
                 raise ArgumentTypeError(
                     f"`{self.__name__}` has no parameter or T.const size `{name}`",
-                    code="TL0914",
+                    code="TL0994",
                     help=did_you_mean(name, known) or f"it has: {', '.join(known)}",
                 )
 

@@ -136,17 +136,17 @@ def located(error: Exception, t: Trace) -> Exception:
         return error
     if isinstance(error, IndexError):
         return BoundsError(
-            str(error),
+            f"{error}",
             code="TL1202",
             span=span,
             help="give one index per dimension; `:` is all of one",
         )
     if isinstance(error, TypeError):
-        return TypeMismatchError(str(error), code="TL0207", span=span, help=_help_for(str(error)))
+        return TypeMismatchError(f"{error}", code="TL0207", span=span, help=_help_for(str(error)))
     if isinstance(error, AttributeError):
         return error
     return LanguageError(
-        str(error), code="TL0115", span=span, help="check the arguments of this call"
+        f"{error}", code="TL0115", span=span, help="check the arguments of this call"
     )
 
 

@@ -23,7 +23,7 @@ def _fast(name: str) -> Callable[[Any], Expr]:
         if not e.dtype.is_float:
             raise fail(
                 f"{what} only supports floating-point inputs, but got {e.dtype}",
-                "TL0222",
+                "TL0234",
                 f"cast it, or use T.{name}",
             )
         wide = DType("float32").with_lanes(e.dtype.lanes)

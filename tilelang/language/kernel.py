@@ -37,7 +37,7 @@ class KernelFrame:
             raise t.error(
                 "T.Kernel cannot be inside another T.Kernel, a loop or a branch that is decided "
                 "at run time",
-                "TL0123",
+                "TL0179",
                 "open it at the top level of the function",
                 LanguageError,
             )
@@ -46,7 +46,7 @@ class KernelFrame:
         if len(grid) > 3:
             raise t.error(
                 f"T.Kernel takes up to 3 block extents, got {len(grid)}",
-                "TL0510",
+                "TL0579",
                 "merge some of them",
                 OptionError,
             )
@@ -94,7 +94,7 @@ def _threads(t: Trace, threads: Any) -> tuple[int, int, int]:
     if not 1 <= len(items) <= 3:
         raise t.error(
             f"T.Kernel: threads takes 1 to 3 extents, got {len(items)}",
-            "TL0511",
+            "TL0584",
             "e.g. threads=128",
             OptionError,
         )

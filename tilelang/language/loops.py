@@ -183,7 +183,7 @@ def spec(
     if n == 0:
         raise t.error(
             f"{word}: step must be non-zero",
-            "TL0501",
+            "TL0571",
             "use a positive or a negative step",
             OptionError,
         )
@@ -210,7 +210,7 @@ def extents_of(word: str, values: Sequence[Any]) -> tuple[Expr, ...]:
         values = tuple(values[0])
     if not values:
         raise t.error(
-            f"{word} needs at least one extent", "TL0502", f"e.g. {word}(n, m)", OptionError
+            f"{word} needs at least one extent", "TL0572", f"e.g. {word}(n, m)", OptionError
         )
     return tuple(_not_negative(integer(t, v, f"{word}: extent")) for v in values)
 
@@ -239,7 +239,7 @@ def unroll(
     if explicit and unroll_factor is not None:
         raise current("T.unroll").error(
             "T.unroll: explicit=True and unroll_factor contradict each other",
-            "TL0503",
+            "TL0573",
             "give one of them",
             OptionError,
         )
@@ -252,7 +252,7 @@ def unroll(
     if explicit and const_int(loop.extents[0]) is None:
         raise current("T.unroll").error(
             f"T.unroll: explicit=True needs a constant extent, got {loop.extents[0]}",
-            "TL0504",
+            "TL0574",
             "drop explicit=True, or make the bound a Python number",
             OptionError,
         )
@@ -302,28 +302,28 @@ def Pipelined(
     if stages is None or stages < 0:
         raise t.error(
             f"T.Pipelined: num_stages must be a constant >= 0, got {num_stages}",
-            "TL0505",
+            "TL0575",
             "e.g. num_stages=2",
             OptionError,
         )
     if (order is None) != (stage is None):
         raise t.error(
             "T.Pipelined: order and stage belong together",
-            "TL0506",
+            "TL0576",
             "give both or neither",
             OptionError,
         )
     if order is not None and stage is not None and len(order) != len(stage):
         raise t.error(
             f"T.Pipelined: order has {len(order)} entries but stage has {len(stage)}",
-            "TL0507",
+            "TL0577",
             "one entry of each per statement of the loop's body",
             OptionError,
         )
     if sync:
         raise t.error(
             "T.Pipelined: `sync` is not supported: waits are placed by the compiler",
-            "TL0508",
+            "TL0578",
             "leave it out",
             OptionError,
         )
@@ -367,7 +367,7 @@ def loop_break() -> None:
     region = next((r for r in t.own_regions() if r.is_loop), None)
     if region is None or region.kind == "python":
         raise t.error(
-            "T.loop_break() is not inside a run-time loop", "TL0122", "use `break`", LanguageError
+            "T.loop_break() is not inside a run-time loop", "TL0178", "use `break`", LanguageError
         )
     region.left = True
     t.emit(Break(t.span()))

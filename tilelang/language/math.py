@@ -348,7 +348,7 @@ def reinterpret(value: Any, dtype: Any) -> Expr:
         raise fail(
             f"T.reinterpret: {e.dtype} has {e.dtype.bits * e.dtype.lanes} bits but {to} has "
             f"{to.bits * to.lanes}",
-            "TL0220",
+            "TL0232",
             "choose a dtype of the same width",
         )
     return e if e.dtype is to else call("reinterpret", [e], to)
@@ -375,7 +375,7 @@ def infinity(dtype: Any) -> Const:
     """Positive infinity."""
     d = as_dtype(dtype, "T.infinity")
     if not d.is_float:
-        raise fail(f"T.infinity of {d}", "TL0221", "use T.max_value for integers")
+        raise fail(f"T.infinity of {d}", "TL0233", "use T.max_value for integers")
     return const(float("inf"), d)
 
 

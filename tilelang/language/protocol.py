@@ -24,7 +24,6 @@ from tilelang.ir import (
     Evaluate,
     Expr,
     If,
-    Load,
     Region,
     Stmt,
     Var,
@@ -153,10 +152,6 @@ class Protocol:
         if isinstance(target, (Buffer, Region, VarRef)):
             buffer = target.buffer if isinstance(target, VarRef) else target
             old = element(self.trace, buffer, key) if isinstance(buffer, Buffer) else buffer[key]
-            if isinstance(old, Load) and old.buffer.scope == "local.reducer":
-                from .reduce import reducer_update
-
-                return reducer_update(old, value, op)
             self.setitem(
                 target,
                 key,
@@ -202,7 +197,7 @@ class Protocol:
         try:
             items = list(value)
         except TypeError as err:
-            raise t.error(str(err), "TL0130", "unpack a tuple or a list") from None
+            raise t.error(f"{err}", "TL0130", "unpack a tuple or a list") from None
         want = len(names)
         if (star is None and len(items) != want) or (star is not None and len(items) < want - 1):
             raise t.error(

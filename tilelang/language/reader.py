@@ -233,7 +233,7 @@ class _Reader:
         if name in self.ops and isinstance(call, ast.Call):
             cls: Any = self.ops[name]
             values = {
-                k.arg: self.field(cls, k.arg, k.value)
+                str(k.arg): self.field(cls, k.arg, k.value)
                 for k in call.keywords
                 if k.arg != "annotations"
             }
@@ -385,7 +385,7 @@ class _Reader:
 
     def e_BinOp(self, e: ast.BinOp) -> Expr:
         cls: Any = NODES[_BINARY[type(e.op)]]
-        return cls(self.expr(e.left), self.expr(e.right))  # type: ignore[no-any-return]
+        return cls(self.expr(e.left), self.expr(e.right))
 
     def e_BoolOp(self, e: ast.BoolOp) -> Expr:
         cls: Any = ir.And if isinstance(e.op, ast.And) else ir.Or
@@ -398,7 +398,7 @@ class _Reader:
         if len(e.ops) != 1:
             raise self.refuse(e, "a comparison has two operands")
         cls: Any = NODES[_COMPARE[type(e.ops[0])]]
-        return cls(self.expr(e.left), self.expr(e.comparators[0]))  # type: ignore[no-any-return]
+        return cls(self.expr(e.left), self.expr(e.comparators[0]))
 
     def e_Subscript(self, e: ast.Subscript) -> Any:
         buffer = self.value(e.value)
@@ -428,7 +428,7 @@ class _Reader:
             return cls(*(self.expr(a) for a in e.args))
         if name in self.ops:
             op: Any = self.ops[name]
-            return op(**{k.arg: self.field(op, k.arg, k.value) for k in e.keywords})
+            return op(**{str(k.arg): self.field(op, k.arg, k.value) for k in e.keywords})
         return self.typed(DType(name), e)
 
     def typed(self, dtype: DType, e: ast.Call) -> Const:

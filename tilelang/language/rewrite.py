@@ -62,7 +62,7 @@ def _call(method: str, *args: ast.expr) -> ast.Call:
     return ast.Call(target, list(args), [])
 
 
-def locate(node: ast.AST, place: tuple[int, int, int, int] | None = None) -> None:
+def locate(node: Any, place: tuple[int, int, int, int] | None = None) -> None:
     """Gives every node that has no place the one of its parent."""
     here = place
     if "lineno" in node._attributes:
@@ -71,7 +71,7 @@ def locate(node: ast.AST, place: tuple[int, int, int, int] | None = None) -> Non
             line, col, end_line, end_col = place
             node.lineno, node.col_offset = line, col
             node.end_lineno, node.end_col_offset = (line, col) if point else (end_line, end_col)
-        here = (node.lineno, node.col_offset, node.end_lineno, node.end_col_offset)  # type: ignore[attr-defined]
+        here = (node.lineno, node.col_offset, node.end_lineno, node.end_col_offset)
     for child in ast.iter_child_nodes(node):
         locate(child, place if isinstance(node, _Method) else here)
 
@@ -253,7 +253,7 @@ class _Rewrite:
             and not e.keywords
         ):
             return ast.copy_location(_call("range_", e.func, *(self.expr(a) for a in e.args)), e)
-        return self.expr(e)  # type: ignore[no-any-return]
+        return self.expr(e)
 
     def s_While(self, s: ast.While) -> list[ast.stmt]:
         self.bound |= assigned_in(s.body)

@@ -37,7 +37,7 @@ class TensorSpec:
 
 
 def _dimension(value: Any) -> Expr:
-    return reintern(as_expr(plain(value)))  # type: ignore[no-any-return]
+    return reintern(as_expr(plain(value)))
 
 
 def as_shape(shape: Any, what: str) -> tuple[Any, ...]:

@@ -225,7 +225,7 @@ def _atomic(
     if memory_order not in (None, "relaxed"):
         raise t.error(
             f"{what}: memory order {memory_order!r} is not supported yet",
-            "TL0551",
+            "TL0583",
             "use 'relaxed' and a T.sync_threads()",
             OptionError,
         )
@@ -265,6 +265,7 @@ def _atomic_element(
 
 
 def _atomic_tile(t: Trace, op: str, dst: Any, value: Any) -> None:
+    src: Region | None
     if isinstance(dst, Load):
         src = region(t, value, f"T.{op}: value")
         to = region(t, dst, f"T.{op}: dst", src.extents)

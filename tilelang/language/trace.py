@@ -262,7 +262,7 @@ class Trace:
         return kind(message, code=code, span=self.span(), help=help, **more)
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Position:
     lineno: int
     col_offset: int

@@ -196,7 +196,7 @@ def check_escape(t: Trace, name: str, value: Any, old: Any) -> None:
     raise t.error(
         f"`{name}` is {what} inside a {where} that is decided when the kernel runs, but its value "
         f"is read {when}",
-        "TL0120",
+        "TL0176",
         fix,
     )
 
@@ -224,7 +224,7 @@ def element(t: Trace, buffer: Buffer, key: Any) -> Load | Region:
     except IndexError as e:
         raise _index_error(t, buffer, key, str(e)) from None
     except ValueError as e:
-        raise t.error(str(e), "TL0121", "use a loop, or a T.StridedTensor view") from None
+        raise t.error(f"{e}", "TL0177", "use a loop, or a T.StridedTensor view") from None
 
 
 def _plain_key(key: Any) -> Any:
@@ -238,7 +238,7 @@ def _index_error(t: Trace, buffer: Buffer, key: Any, text: str) -> Exception:
         if missing > 0
         else (f"give {buffer.ndim} indices")
     )
-    return t.error(text, "TL1201", help, BoundsError, notes=[repr(buffer)])
+    return t.error(f"{text}", "TL1201", help, BoundsError, notes=[repr(buffer)])
 
 
 def store(t: Trace, buffer: Buffer, indices: tuple[Expr, ...], value: Any) -> None:
@@ -257,7 +257,7 @@ def store(t: Trace, buffer: Buffer, indices: tuple[Expr, ...], value: Any) -> No
         converted = cast(e, dtype)
     except TypeError as err:
         raise t.error(
-            str(err), "TL0202", "store one element at a time", TypeMismatchError
+            f"{err}", "TL0202", "store one element at a time", TypeMismatchError
         ) from None
     if buffer.scope == "shared.barrier":
         raise t.error(

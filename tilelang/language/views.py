@@ -152,7 +152,7 @@ def access_ptr(
     return address_of(base)
 
 
-def call_extern(dtype: Any, name: str, *args: Any) -> Any:
+def call_extern(dtype: Any, name: Any, *args: Any) -> Any:
     """Calls a function of the imported source. dtype: of its result ("handle": nothing)."""
     t = current("T.call_extern")
     if not isinstance(name, str):
