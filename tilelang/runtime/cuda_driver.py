@@ -147,7 +147,7 @@ class Driver:
 
     @contextlib.contextmanager
     def on_device(self, device: int) -> Iterator[None]:
-        """Makes the primary context of `device` current inside, and the thread's own again after."""
+        """Makes the primary context of `device` current inside, then the thread's own again."""
         self.call("cuCtxPushCurrent_v2", self.primary_context(device))
         try:
             yield
