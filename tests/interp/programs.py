@@ -40,7 +40,7 @@ def inputs(func: PrimFunc, seed: int = 0) -> list[Any]:
 
 
 def _array(b: Buffer, rng: Any) -> Any:
-    shape = tuple(e.value if type(e) is Const else SIZES[e.name] for e in b.shape)  # type: ignore[attr-defined]
+    shape = tuple(e.value if type(e) is Const else SIZES.get(e.name, 24) for e in b.shape)  # type: ignore[attr-defined]
     low = 0 if b.dtype.kind == "uint" else -3
     array = rng.integers(low, 4, shape).astype(b.dtype.as_numpy())
     return np.ascontiguousarray(array.T).T if b.strides is not None else array

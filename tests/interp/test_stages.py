@@ -19,8 +19,6 @@ SMALL: dict[str, dict[str, Any]] = {
     "matmul_bias_relu": {"M": 20, "N": 33, "K": 40},
     "attention": {"heads": 1, "seq": 40, "dim": 16},
 }
-# Per-thread code on a CPU is not executed thread by thread yet.
-THREADED = ("control_flow", "vectors", "persistent")
 
 
 def _check(func: Any, target: str, rtol: float = 1e-3) -> None:
@@ -35,8 +33,6 @@ def _check(func: Any, target: str, rtol: float = 1e-3) -> None:
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", list(ZOO))
 def test_zoo(name: str, target: str) -> None:
-    if target == "llvm" and name in THREADED:
-        pytest.skip("per-thread code on a CPU")
     with session():
         _check(ZOO[name](**SMALL.get(name, {})), target, 1e-2 if name == "attention" else 1e-3)
 

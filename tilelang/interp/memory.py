@@ -164,9 +164,11 @@ class Memory:
     # ------------------------------------------------------------------------------ pointers
 
     def offset(self, index: tuple[int, ...]) -> int:
-        """Where an element lies in `flat`; an index may be one past the end."""
+        """Where an element lies in `flat`. Lanes of a warp form addresses that they never use: one
+        outside of a table is past the end, and an error when it is used."""
         if self.table is not None:
-            return int(self.table[index])
+            inside = all(0 <= i < n for i, n in zip(index, self.shape, strict=True))
+            return int(self.table[index]) if inside else len(self.flat)
         if len(index) == 1 and self.array.ndim != 1:
             return index[0]
         size = self.array.itemsize

@@ -63,4 +63,4 @@ def random_array(rng: Any, shape: tuple[int, ...], dtype: Any) -> Any:
 
 
 def _copies(inputs: Sequence[Any]) -> list[Any]:
-    return [x.copy() if isinstance(x, np.ndarray) else x for x in inputs]
+    return [x.copy(order="K") if isinstance(x, np.ndarray) else x for x in inputs]
