@@ -75,7 +75,9 @@ class Choice:
         return self.lowering.name + (f" ({rest})" if rest else "")
 
 
-def select(lowerings: Sequence[Lowering], op: TileOp, ctx: LowerContext, pinned: str | None = None) -> Choice:
+def select(
+    lowerings: Sequence[Lowering], op: TileOp, ctx: LowerContext, pinned: str | None = None
+) -> Choice:
     """The cheapest legal lowering, or the pinned one (chosen by an earlier pass, which asked `why_not`)."""
     reasons: dict[str, str] = {}
     best: tuple[float, Lowering] | None = None
@@ -94,7 +96,9 @@ def select(lowerings: Sequence[Lowering], op: TileOp, ctx: LowerContext, pinned:
             else:
                 reasons[low.name] = f"costs {cost:g}, {best[1].name} {best[0]:g}"
     if pinned is not None:
-        raise InternalError(f"{op.name}: lowering {pinned!r} was planned but is refused: {reasons.get(pinned)}")
+        raise InternalError(
+            f"{op.name}: lowering {pinned!r} was planned but is refused: {reasons.get(pinned)}"
+        )
     if best is None:
         raise InternalError(f"{op.name} has no legal lowering: {reasons}")
     return Choice(best[1], reasons)

@@ -42,6 +42,7 @@ class LoopPlan:
 
 def solve(e: Expr, loop_vars: Sequence[Var]) -> tuple[Var, Expr] | None:
     """(v, offset) if `e` is v + offset with one loop variable v, not in offset."""
+
     def is_loop(x: Expr) -> bool:
         return any(x is v for v in loop_vars)
 
@@ -63,7 +64,11 @@ def solve(e: Expr, loop_vars: Sequence[Var]) -> tuple[Var, Expr] | None:
 
 
 def distribute(
-    b: Builder, ctx: LowerContext, p: Parallel, plan: LoopPlan | None, once: bool,
+    b: Builder,
+    ctx: LowerContext,
+    p: Parallel,
+    plan: LoopPlan | None,
+    once: bool,
     body: Callable[[dict[Var, Expr]], None],
 ) -> None:
     """Emits the loops; `body` writes the statements for one point, given the loop variables' values.
@@ -78,7 +83,12 @@ def distribute(
 
 
 def _planned(
-    b: Builder, ctx: LowerContext, p: Parallel, plan: LoopPlan, once: bool, body: Callable[[dict[Var, Expr]], None]
+    b: Builder,
+    ctx: LowerContext,
+    p: Parallel,
+    plan: LoopPlan,
+    once: bool,
+    body: Callable[[dict[Var, Expr]], None],
 ) -> None:
     layout = plan.layout
     outer = layout.regs // plan.vector
@@ -141,7 +151,9 @@ def _ownership(ctx: LowerContext, layout: Fragment, reg: Expr, once: bool) -> li
     return out
 
 
-def _dynamic(b: Builder, ctx: LowerContext, p: Parallel, body: Callable[[dict[Var, Expr]], None]) -> None:
+def _dynamic(
+    b: Builder, ctx: LowerContext, p: Parallel, body: Callable[[dict[Var, Expr]], None]
+) -> None:
     """Extents known only at run time: the flattened domain, round-robin over threads."""
     total: Expr = const(1)
     for extent in p.extents:

@@ -89,7 +89,9 @@ def expand_staged_store(op: Copy, stage: Buffer, span: Any = None) -> Stmt:
 def expand_fill(op: Fill, span: Any = None) -> Stmt:
     dims = list(op.dst.squeezed())
     coords = loop_vars(len(dims))
-    body = Store(op.dst.buffer, _at(op.dst, dims, coords), cast(op.value, op.dst.buffer.dtype), span)
+    body = Store(
+        op.dst.buffer, _at(op.dst, dims, coords), cast(op.value, op.dst.buffer.dtype), span
+    )
     if not dims:
         return body
     return Parallel(coords, tuple(op.dst.extents[n] for n in dims), body, {}, span)
@@ -120,9 +122,17 @@ def combine(kind: str, a: Expr, b: Expr, nan_propagate: bool = False) -> Expr:
     if kind in ("sum", "abssum"):
         return binary(Add, a, b)
     if kind in ("max", "absmax"):
-        return call("max_nan", (a, b), a.dtype) if nan_propagate and a.dtype.is_float else maximum(a, b)
+        return (
+            call("max_nan", (a, b), a.dtype)
+            if nan_propagate and a.dtype.is_float
+            else maximum(a, b)
+        )
     if kind == "min":
-        return call("min_nan", (a, b), a.dtype) if nan_propagate and a.dtype.is_float else minimum(a, b)
+        return (
+            call("min_nan", (a, b), a.dtype)
+            if nan_propagate and a.dtype.is_float
+            else minimum(a, b)
+        )
     return binary({"bitand": BitAnd, "bitor": BitOr, "bitxor": BitXor}[kind], a, b)
 
 

@@ -136,7 +136,13 @@ def _across_warps(
 
 
 def _fold(
-    op: Reduce, b: Builder, acc: Buffer, scratch: Buffer, r: Expr, at: Expr, digits: list[tuple[int, int]]
+    op: Reduce,
+    b: Builder,
+    acc: Buffer,
+    scratch: Buffer,
+    r: Expr,
+    at: Expr,
+    digits: list[tuple[int, int]],
 ) -> None:
     if not digits:
         value = Load(scratch, (r, at))

@@ -45,5 +45,7 @@ class WaitWgmma(TileOp):
     def effects(self) -> Effects:
         return Effects((read(self.c), write(self.c)))
 
-    def reference(self, env: Mapping[Buffer, Any], safe: Mapping[Buffer, Any] | None = None) -> None:
+    def reference(
+        self, env: Mapping[Buffer, Any], safe: Mapping[Buffer, Any] | None = None
+    ) -> None:
         """Gemms of the oracle finish at once."""

@@ -47,7 +47,12 @@ from tilelang.utils import prod
 
 from .kernel_context import kernel_context
 from .layout_choice import (
-    ACCESS_BYTES, default_fragment, reduce_layout, registers_in_row, restrict, vector_run,
+    ACCESS_BYTES,
+    default_fragment,
+    reduce_layout,
+    registers_in_row,
+    restrict,
+    vector_run,
 )
 from .manager import PassContext
 from .ownership import holds, same_owner
@@ -131,8 +136,14 @@ class Inference:
         return s.map_children(lambda c: self._expand(c, threads) if isinstance(c, Stmt) else c)  # type: ignore[no-any-return]
 
     def _tile_op(self, s: Any, threads: int) -> Stmt:
-        ctx = LowerContext(**{**self.ctx.__dict__, "threads": threads, "layouts": self.layouts,
-               "annotations": {**self.ctx.annotations, **s.annotations}})
+        ctx = LowerContext(
+            **{
+                **self.ctx.__dict__,
+                "threads": threads,
+                "layouts": self.layouts,
+                "annotations": {**self.ctx.annotations, **s.annotations},
+            }
+        )
         choice = select(s.op.LOWERINGS, s.op, ctx, s.annotations.get("lowering"))
         self.ctx.notes.append(f"{s.span}: T.{s.op.name}: {choice.text()}")
         if choice.lowering.name == "simt":
@@ -171,7 +182,9 @@ class Inference:
             self.layouts[buffer] = layout
         elif buffer in self.fixed and self.layouts[buffer] != layout:
             raise LayoutError(
-                f"T.{s.op.name} needs another layout of {buffer.name} than the annotated one", code="TL1151", span=s.span,
+                f"T.{s.op.name} needs another layout of {buffer.name} than the annotated one",
+                code="TL1151",
+                span=s.span,
                 help=f"drop {buffer.name} from T.annotate_layout, or annotate the layout that the operation needs",
             )
 
@@ -272,7 +285,11 @@ class Inference:
             return None
         shape = tuple(x for x in sizes if x is not None)
         given = n.annotations.get("loop_layout")
-        layout = given if isinstance(given, Fragment) else default_fragment(n, self.threads[n], self.nests, shape)
+        layout = (
+            given
+            if isinstance(given, Fragment)
+            else default_fragment(n, self.threads[n], self.nests, shape)
+        )
         return LoopPlan(layout, n.vars, vector_run(layout, n.vars, n.vars))
 
 
@@ -309,7 +326,9 @@ class Finish(Rewriter):
         mapping: dict[Buffer, Buffer] = {}
         written = {a.buffer for a in fragment_accesses(s) if a.writes}
         for f in buffers:
-            copy = mapping[f] = Buffer(f"{f.name}_staged", f.shape, f.dtype, Scope.SHARED, span=s.span)
+            copy = mapping[f] = Buffer(
+                f"{f.name}_staged", f.shape, f.dtype, Scope.SHARED, span=s.span
+            )
             before += [Alloc(copy), self._move(f, copy, s)]
             if f in written:
                 after.append(self._move(copy, f, s))
@@ -322,11 +341,17 @@ class Finish(Rewriter):
         if anchors & set(buffers):  # the anchor itself had to move: plan again without it
             self.inf.threads[moved] = self.inf.threads[s]
             return seq(before, self.visit_Parallel(moved), after)
-        return seq(before, Parallel(s.vars, s.extents, body, {**s.annotations, "plan": plan}, s.span), after)
+        return seq(
+            before,
+            Parallel(s.vars, s.extents, body, {**s.annotations, "plan": plan}, s.span),
+            after,
+        )
 
     def _move(self, src: Buffer, dst: Buffer, s: Stmt) -> Stmt:
         coords = loop_vars(len(src.shape))
-        nest = Parallel(coords, src.shape, Store(dst, coords, Load(src, coords), s.span), {}, s.span)
+        nest = Parallel(
+            coords, src.shape, Store(dst, coords, Load(src, coords), s.span), {}, s.span
+        )
         self.inf.threads[nest] = self.inf.threads[s]
         return self.visit_Parallel(nest)
 

@@ -120,7 +120,10 @@ def overlap(a: Region, b: Region) -> bool:
 
 
 def _hits(a: Access, others: Iterable[Access]) -> bool:
-    return any(overlap(a.region, o.region) and not (a.kind == "atomic" and o.kind == "atomic") for o in others)
+    return any(
+        overlap(a.region, o.region) and not (a.kind == "atomic" and o.kind == "atomic")
+        for o in others
+    )
 
 
 class _Inserter:
@@ -219,7 +222,9 @@ def _effects(s: Stmt) -> Effects:
     if unit in MBARRIER_UNITS:
         return Effects(tuple(a for a in e.accesses if not a.buffer.is_shared), e.barrier, e.opaque)
     if unit in ASYNC_UNITS:
-        return Effects(tuple(Access(a.region, a.kind, unit) for a in e.accesses), e.barrier, e.opaque)
+        return Effects(
+            tuple(Access(a.region, a.kind, unit) for a in e.accesses), e.barrier, e.opaque
+        )
     if type(s) is If:
         inner = [_effects(x) for x in (*flatten(s.then), *flatten(s.orelse))]
         out = effects(Evaluate(s.cond))
@@ -241,7 +246,9 @@ def _communicating(launch: Launch) -> set[Buffer]:
         seen.setdefault(a.buffer.root(), set()).add(a.kind)
     allocated = [x.buffer for x in walk(launch.body) if type(x) is Alloc]
     shared = {b.root() for b in (*seen, *allocated) if b.is_shared}
-    return shared | {b for b, kinds in seen.items() if b.is_global and "read" in kinds and len(kinds) > 1}
+    return shared | {
+        b for b, kinds in seen.items() if b.is_global and "read" in kinds and len(kinds) > 1
+    }
 
 
 class Uniformity:
@@ -265,7 +272,14 @@ class Uniformity:
             return x in self.divergent
         if t is Load:
             return x.buffer in self.divergent or x.buffer.is_fragment
-        return t is Call and x.op in ("elect_one", "shfl_idx", "shfl_xor", "shfl_up", "shfl_down", "atomic_add")
+        return t is Call and x.op in (
+            "elect_one",
+            "shfl_idx",
+            "shfl_xor",
+            "shfl_up",
+            "shfl_down",
+            "atomic_add",
+        )
 
     def _grow(self, s: Stmt, under: bool) -> bool:
         t = type(s)
@@ -273,7 +287,9 @@ class Uniformity:
             return self._mark(s.var, not self.expr(s.value))
         if t is Store:
             private = s.buffer.is_local
-            return private and self._mark(s.buffer, under or not all(self.expr(e) for e in (*s.indices, s.value)))
+            return private and self._mark(
+                s.buffer, under or not all(self.expr(e) for e in (*s.indices, s.value))
+            )
         if t is If or t is While:
             under = under or not self.expr(s.cond)
         elif t is For:

@@ -26,7 +26,9 @@ def linear_thread(launch: Launch) -> Expr:
     return out
 
 
-def kernel_context(launch: Launch, func: PrimFunc, ctx: PassContext, tid: Expr | None = None) -> LowerContext:
+def kernel_context(
+    launch: Launch, func: PrimFunc, ctx: PassContext, tid: Expr | None = None
+) -> LowerContext:
     """A context at the top of the kernel; the facts know the block and thread variables.
 
     tid: the variable that names the linear thread index where a pass has bound one.
@@ -42,6 +44,12 @@ def kernel_context(launch: Launch, func: PrimFunc, ctx: PassContext, tid: Expr |
     elif type(tid) is Var:
         facts.bind(tid, 0, threads)
     return LowerContext(
-        target=ctx.target, options=ctx.options, tid=tid, threads=threads, facts=facts,
-        safe_values=launch.annotations.get("safe_values", {}), annotations=launch.annotations, notes=ctx.notes,
+        target=ctx.target,
+        options=ctx.options,
+        tid=tid,
+        threads=threads,
+        facts=facts,
+        safe_values=launch.annotations.get("safe_values", {}),
+        annotations=launch.annotations,
+        notes=ctx.notes,
     )

@@ -14,7 +14,14 @@ from tilelang.layout import Fragment
 from tilelang.tileop.distribute import solve
 from tilelang.utils import prod
 
-__all__ = ["ACCESS_BYTES", "default_fragment", "reduce_layout", "registers_in_row", "restrict", "vector_run"]
+__all__ = [
+    "ACCESS_BYTES",
+    "default_fragment",
+    "reduce_layout",
+    "registers_in_row",
+    "restrict",
+    "vector_run",
+]
 
 ACCESS_BYTES = 16  # the widest access of one thread (PTX ISA, ld.global.v4.b32)
 
@@ -65,7 +72,10 @@ def registers_in_row(layout: Fragment) -> int:
 
 
 def default_fragment(
-    what: Buffer | Stmt, threads: int, nests: Sequence[Parallel], shape: tuple[int, ...] | None = None
+    what: Buffer | Stmt,
+    threads: int,
+    nests: Sequence[Parallel],
+    shape: tuple[int, ...] | None = None,
 ) -> Fragment:
     """Chunks of up to 16 bytes dealt round-robin to the threads: coalesced, and no thread idles while
     another has two chunks. The chunk is as wide as the narrowest row of memory it meets allows."""
@@ -98,5 +108,3 @@ def _memory(x: Any) -> bool:
 
 def _uses(n: Parallel, b: Buffer) -> bool:
     return any(type(x) in (Load, Store) and x.buffer is b for x in walk(n))  # type: ignore[attr-defined]
-
-

@@ -75,7 +75,9 @@ def _top(s: Stmt, func: PrimFunc, ctx: PassContext) -> Stmt:
     if named is not None:
         body = seq(Bind(named, tid), body)
     maps = {"tensor_maps": tuple(lower.ctx.tensor_maps)} if lower.ctx.tensor_maps else {}
-    return Launch(s.grid, s.threads, s.block_vars, s.thread_vars, body, {**s.annotations, **maps}, s.span)
+    return Launch(
+        s.grid, s.threads, s.block_vars, s.thread_vars, body, {**s.annotations, **maps}, s.span
+    )
 
 
 class Lowerer:
@@ -123,7 +125,9 @@ class Lowerer:
     def alloc(self, s: Alloc) -> Stmt:
         b = s.buffer
         if self.ctx.target.is_cpu and (b.is_fragment or b.is_shared):
-            self.private[b] = Buffer(b.name, b.shape, b.dtype, Scope.LOCAL, b.strides, b.view_of, b.span)
+            self.private[b] = Buffer(
+                b.name, b.shape, b.dtype, Scope.LOCAL, b.strides, b.view_of, b.span
+            )
             return Alloc(b, {}, s.span)
         if b.is_fragment:
             layout = s.annotations["layout"]
@@ -175,7 +179,9 @@ class Lowerer:
         b = Builder(s.span)
         choice.lowering.emit(s.op, self._annotated(s), b)
         out = b.finish()
-        if any(type(x) in (Parallel, TileStmt) for x in walk(out)):  # a plain form: lower what it is made of
+        if any(
+            type(x) in (Parallel, TileStmt) for x in walk(out)
+        ):  # a plain form: lower what it is made of
             return self.scoped(out)  # type: ignore[no-any-return]
         return out
 
@@ -184,7 +190,9 @@ class Lowerer:
 
     def parallel(self, s: Parallel) -> Stmt:
         if self.ctx.target.is_cpu:
-            return lower_parallel(Parallel(s.vars, s.extents, self.scoped(s.body), s.annotations, s.span))
+            return lower_parallel(
+                Parallel(s.vars, s.extents, self.scoped(s.body), s.annotations, s.span)
+            )
         b = Builder(s.span)
         e = effects(s.body)
         once = e.opaque or any(not (w.buffer.is_fragment or w.buffer.is_local) for w in e.writes)
@@ -213,7 +221,10 @@ class Lowerer:
             if type(tid) is Var:
                 facts.bind(tid, 0, s.threads)
             self.ctx = replace(
-                outer, tid=tid, threads=s.threads, facts=facts,
+                outer,
+                tid=tid,
+                threads=s.threads,
+                facts=facts,
                 barrier=lambda bb: bb.call("named_barrier_sync", barrier_id, s.threads),
             )
             self._registers(b, s)
@@ -262,7 +273,9 @@ class Lowerer:
             if type(x) is Load and x.buffer.is_fragment:
                 raise LayoutError(
                     f"an element of fragment {x.buffer.name} lives in one thread's registers and cannot be read by all "
-                    "threads here", code="TL1152", span=s.span,
+                    "threads here",
+                    code="TL1152",
+                    span=s.span,
                     help=f"copy {x.buffer.name} to a shared buffer first, or read it inside T.Parallel",
                 )
 
@@ -301,7 +314,15 @@ class _Registers(Rewriter):
 
 
 _HANDLERS: dict[type, Any] = {
-    Seq: Lowerer.sequence, Alloc: Lowerer.alloc, Bind: Lowerer.bind, Assume: Lowerer.assume, For: Lowerer.loop,
-    While: Lowerer.while_, If: Lowerer.branch, Store: Lowerer.store, TileStmt: Lowerer.tile_op,
-    Parallel: Lowerer.parallel, Role: Lowerer.role,
+    Seq: Lowerer.sequence,
+    Alloc: Lowerer.alloc,
+    Bind: Lowerer.bind,
+    Assume: Lowerer.assume,
+    For: Lowerer.loop,
+    While: Lowerer.while_,
+    If: Lowerer.branch,
+    Store: Lowerer.store,
+    TileStmt: Lowerer.tile_op,
+    Parallel: Lowerer.parallel,
+    Role: Lowerer.role,
 }

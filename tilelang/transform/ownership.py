@@ -11,7 +11,18 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tilelang.ir import (
-    Add, Const, Expr, FloorDiv, FloorMod, Max, Min, Mul, Parallel, Sub, Var, const_int,
+    Add,
+    Const,
+    Expr,
+    FloorDiv,
+    FloorMod,
+    Max,
+    Min,
+    Mul,
+    Parallel,
+    Sub,
+    Var,
+    const_int,
 )
 from tilelang.tileop.distribute import LoopPlan, solve
 
@@ -49,7 +60,9 @@ def same_owner(a: Fragment, b: Fragment) -> bool:
 def _axes(layout: Fragment) -> tuple[Any, Any]:
     import numpy as np
 
-    return np.arange(layout.threads, dtype=np.int64)[:, None], np.arange(layout.regs, dtype=np.int64)[None, :]
+    return np.arange(layout.threads, dtype=np.int64)[:, None], np.arange(
+        layout.regs, dtype=np.int64
+    )[None, :]
 
 
 def _found(layout: Fragment, tid: Any, at: Sequence[Any], mask: Any) -> bool:
@@ -93,7 +106,10 @@ def _points(p: Parallel, plan: LoopPlan) -> tuple[dict[Any, Any], Any]:
 
 
 _OPS: Mapping[type, Any] = {
-    Add: lambda a, b: a + b, Sub: lambda a, b: a - b, Mul: lambda a, b: a * b, FloorDiv: lambda a, b: a // b,
+    Add: lambda a, b: a + b,
+    Sub: lambda a, b: a - b,
+    Mul: lambda a, b: a * b,
+    FloorDiv: lambda a, b: a // b,
     FloorMod: lambda a, b: a % b,
 }
 

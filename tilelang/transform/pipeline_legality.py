@@ -11,10 +11,27 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilelang.ir import (
-    INTRINSICS, And, Bind, Buffer, Call, Effects, Expr, For, If, Launch, Load, PrimFunc, Region, Seq, Stmt, TileStmt,
-    effects, expr_effects, flatten, free_vars, walk,
+    INTRINSICS,
+    And,
+    Bind,
+    Buffer,
+    Call,
+    Effects,
+    Expr,
+    For,
+    If,
+    Launch,
+    Load,
+    PrimFunc,
+    Seq,
+    Stmt,
+    TileStmt,
+    effects,
+    expr_effects,
+    flatten,
+    free_vars,
+    walk,
 )
-
 from tilelang.tileop.copy.cp_async import CP_ASYNC
 
 from .kernel_context import kernel_context
@@ -30,14 +47,23 @@ def may_run_ahead(
     if type(copy) is not TileStmt or copy.op.name != "copy":
         return False
     src, dst = copy.op.src, copy.op.dst  # type: ignore[attr-defined]
-    if not (src.buffer.is_global and dst.buffer.is_shared and dst.is_whole and dst.buffer.view_of is None):
+    if not (
+        src.buffer.is_global
+        and dst.buffer.is_shared
+        and dst.is_whole
+        and dst.buffer.view_of is None
+    ):
         return False
     inside = effects(Seq(tuple(body)))
     if inside.opaque or any(a.buffer.root() is src.buffer.root() for a in inside.writes):
         return False
     if not _closed(guarded, loop, inside):
         return False
-    return _only_writer(copy, body, dst.buffer) and _dominates(copy, guarded, body) and not _used_outside(loop, launch, dst.buffer)
+    return (
+        _only_writer(copy, body, dst.buffer)
+        and _dominates(copy, guarded, body)
+        and not _used_outside(loop, launch, dst.buffer)
+    )
 
 
 def _closed(guarded: Stmt, loop: For, inside: Effects) -> bool:
@@ -56,14 +82,18 @@ def _closed(guarded: Stmt, loop: For, inside: Effects) -> bool:
         if any(type(x) is Call and INTRINSICS[x.op].effect != "pure" for x in walk(e)):
             return False
         for a in expr_effects(e).accesses:
-            if a.buffer.is_fragment or any(w.buffer.root() is a.buffer.root() for w in inside.writes):
+            if a.buffer.is_fragment or any(
+                w.buffer.root() is a.buffer.root() for w in inside.writes
+            ):
                 return False
     return True
 
 
 def _only_writer(copy: Stmt, body: Sequence[Stmt], buffer: Buffer) -> bool:
     writers = [
-        x for s in body for x in _leaves(s)
+        x
+        for s in body
+        for x in _leaves(s)
         if any(a.buffer.root() is buffer for a in effects(x).writes)
     ]
     return all(w is copy for w in writers)
@@ -93,7 +123,9 @@ def _dominates(copy: Stmt, guarded: Stmt, body: Sequence[Stmt]) -> bool:
                 continue
             if type(x) is If:
                 inner = [*guards, *_conjuncts(x.cond)]
-                if not walk_body(flatten(x.then), inner) or not walk_body(flatten(x.orelse), guards):
+                if not walk_body(flatten(x.then), inner) or not walk_body(
+                    flatten(x.orelse), guards
+                ):
                     return False
                 continue
             if any(a.buffer.root() is buffer for a in effects(x).reads) and not (
@@ -111,6 +143,7 @@ def _conjuncts(e: Expr) -> list[Expr]:
 
 def _used_outside(loop: For, launch: Stmt, buffer: Buffer) -> bool:
     """Is the buffer read in the kernel outside this loop? (What the last iteration left would be there.)"""
+
     def uses(n: Any) -> bool:
         if n is loop or (type(n) is For and n.var is loop.var):
             return False
@@ -124,7 +157,9 @@ def _used_outside(loop: For, launch: Stmt, buffer: Buffer) -> bool:
     return uses(launch)
 
 
-def plan_copy_unit(stmt: Stmt, launch: Stmt, func: PrimFunc, ctx: PassContext) -> tuple[Stmt, str | None]:
+def plan_copy_unit(
+    stmt: Stmt, launch: Stmt, func: PrimFunc, ctx: PassContext
+) -> tuple[Stmt, str | None]:
     """Pins the copy to cp.async where that is legal: (statement, "cp_async" or None)."""
     if type(stmt) is If:
         inner, unit = plan_copy_unit(stmt.then, launch, func, ctx)
@@ -135,4 +170,3 @@ def plan_copy_unit(stmt: Stmt, launch: Stmt, func: PrimFunc, ctx: PassContext) -
         ctx.note(f"copy to {stmt.op.dst.buffer.name} is not cp.async: {reason}")  # type: ignore[attr-defined]
         return stmt, None
     return TileStmt(stmt.op, {**stmt.annotations, "lowering": "cp_async"}, stmt.span), "cp_async"
-

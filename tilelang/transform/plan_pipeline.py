@@ -154,7 +154,8 @@ class _Pipeliner(Rewriter):
             if len(given) != len(work):
                 raise OptionError(
                     f"T.Pipelined: {name} has {len(given)} entries, but the loop body has {len(work)} statements",
-                    code="TL0551", span=s.span,
+                    code="TL0551",
+                    span=s.span,
                     help=f"give one entry per statement (bindings and allocations do not count): {len(work)}",
                 )
         last = max(stage)
@@ -165,7 +166,9 @@ class _Pipeliner(Rewriter):
             ahead = lead[n]
             producer = may_run_ahead(s, x, work, self.outer[-1], unwrapped(x))
             if stage[n] < 0:
-                users = [lead[m] for m in range(len(work)) if stage[m] >= 0 and _reads_what(work[m], x)]
+                users = [
+                    lead[m] for m in range(len(work)) if stage[m] >= 0 and _reads_what(work[m], x)
+                ]
                 ahead = max(users, default=0) + max(depth - 1, 0)
             placed.append((o, n, self.item(x, ahead, producer)))
         return allocs + [i for _, _, i in sorted(placed, key=lambda p: (p[0], p[1]))]
@@ -217,7 +220,9 @@ def _pure(e: Expr) -> bool:
     return all(type(x) is not Call or INTRINSICS[x.op].effect == "pure" for x in walk(e))
 
 
-def split_producers(loop: For, body: list[Stmt], launch: Stmt) -> tuple[list[Stmt], list[Stmt], list[Stmt]]:
+def split_producers(
+    loop: For, body: list[Stmt], launch: Stmt
+) -> tuple[list[Stmt], list[Stmt], list[Stmt]]:
     """(allocations, copies that may run ahead, the rest in order). A copy under `if`s is taken out
     with its conditions; the branch stays for what remains in it."""
     allocs = [x for x in body if type(x) is Alloc]
@@ -263,7 +268,14 @@ def _guarded(s: Stmt, guards: list[Expr]) -> Stmt:
 class Ring:
     """Emits the prologue and the steady loop of one scheduled body."""
 
-    def __init__(self, loop: For, items: list[Item], nested: bool, resized: dict[Buffer, Buffer], ctx: PassContext) -> None:
+    def __init__(
+        self,
+        loop: For,
+        items: list[Item],
+        nested: bool,
+        resized: dict[Buffer, Buffer],
+        ctx: PassContext,
+    ) -> None:
         self.loop, self.nested, self.ctx = loop, nested, ctx
         self.allocs = [i.stmt for i in items if type(i.stmt) is Alloc]
         self.items = [i for i in items if type(i.stmt) is not Alloc]
@@ -276,7 +288,11 @@ class Ring:
         out: dict[Buffer, tuple[Buffer, int, int]] = {}
         for n, item in enumerate(self.items):
             for b in item.buffers:
-                users = [(m, i) for m, i in enumerate(self.items) if i is not item and i.effects.touches(b)]
+                users = [
+                    (m, i)
+                    for m, i in enumerate(self.items)
+                    if i is not item and i.effects.touches(b)
+                ]
                 count = max((item.lead - i.lead + (1 if m > n else 0) for m, i in users), default=1)
                 if count > 1:
                     wide = Buffer(b.name, (count, *b.shape), b.dtype, b.scope, span=b.span)
@@ -304,12 +320,22 @@ class Ring:
     def _first_use(self, n: int) -> int:
         item = self.items[n]
         order = [*range(n + 1, len(self.items)), *range(n)]
-        return next((m for m in order if any(self.items[m].effects.touches(b) for b in item.buffers)), -1)
+        return next(
+            (m for m in order if any(self.items[m].effects.touches(b) for b in item.buffers)), -1
+        )
 
     def emit(self) -> Stmt:
         s = self.loop
         base = Var(s.var.name, s.var.dtype)
-        steady = For(base, const(0, s.extent.dtype), s.extent, self.iteration(base, prologue=False), "serial", {}, s.span)
+        steady = For(
+            base,
+            const(0, s.extent.dtype),
+            s.extent,
+            self.iteration(base, prologue=False),
+            "serial",
+            {},
+            s.span,
+        )
         drain = []
         if self.groups and any(type(x) is Break for x in walk(s.body)):
             drain.append(Evaluate(call("cp_async_wait", [0]), s.span))
@@ -319,7 +345,11 @@ class Ring:
         """Base iterations -max_lead … -1: what runs ahead starts here."""
         out: list[Stmt] = []
         for p in range(self.max_lead):
-            out.append(refresh(self.iteration(const(p - self.max_lead, self.loop.extent.dtype), prologue=True)))
+            out.append(
+                refresh(
+                    self.iteration(const(p - self.max_lead, self.loop.extent.dtype), prologue=True)
+                )
+            )
         return out
 
     def iteration(self, base: Expr, prologue: bool) -> Stmt:
@@ -385,7 +415,13 @@ class Ring:
 def _append(out: list[Stmt], s: Stmt) -> None:
     """Appends a statement; two neighbours under one condition share the branch."""
     last = out[-1] if out else None
-    if type(s) is If and type(last) is If and s.cond is last.cond and s.orelse is None and last.orelse is None:
+    if (
+        type(s) is If
+        and type(last) is If
+        and s.cond is last.cond
+        and s.orelse is None
+        and last.orelse is None
+    ):
         out[-1] = If(s.cond, seq(last.then, s.then), None, last.span)
     else:
         out.append(s)
@@ -418,9 +454,9 @@ class Slots(Rewriter):
 
 def resize(s: Stmt, resized: dict[Buffer, Buffer]) -> Stmt:
     """Allocations (and layout annotations) of buffers that became rings."""
+
     class Allocs(Rewriter):
         def visit_Alloc(self, n: Alloc) -> Stmt:
             return Alloc(resized[n.buffer], n.annotations, n.span) if n.buffer in resized else n
 
     return Allocs().visit(s)  # type: ignore[no-any-return]
-

@@ -13,7 +13,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilelang.ir import Assume, Bind, Builder, Expr, Launch, PrimFunc, Stmt, Var, const, minimum, select, seq, substitute
+from tilelang.ir import (
+    Assume,
+    Bind,
+    Builder,
+    Expr,
+    Launch,
+    PrimFunc,
+    Stmt,
+    Var,
+    const,
+    minimum,
+    select,
+    seq,
+    substitute,
+)
 
 from .manager import PassContext
 

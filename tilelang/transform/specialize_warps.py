@@ -22,8 +22,30 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tilelang.ir import (
-    Alloc, Assume, Bind, Buffer, Builder, Expr, For, Launch, PrimFunc, Rewriter, Role, Scope, Stmt, TileStmt, address_of,
-    as_expr, const_int, effects, expr_effects, flatten, free_vars, seq, substitute, walk,
+    Alloc,
+    Assume,
+    Bind,
+    Buffer,
+    Builder,
+    Expr,
+    For,
+    Launch,
+    PrimFunc,
+    Rewriter,
+    Role,
+    Scope,
+    Stmt,
+    TileStmt,
+    address_of,
+    as_expr,
+    const_int,
+    effects,
+    expr_effects,
+    flatten,
+    free_vars,
+    seq,
+    substitute,
+    walk,
 )
 from tilelang.tileop.copy.tma import TMA, tile_bytes
 from tilelang.tileop.gemm.wgmma import operand_why_not
@@ -98,7 +120,9 @@ def _plan(s: Launch, loops: list[For], func: PrimFunc, ctx: PassContext) -> Plan
         raise Declined(f"{s.threads} threads are not whole warpgroups of {WARPGROUP} along x")
     if threads + PRODUCER_THREADS > ctx.target.max_threads:
         raise Declined(f"no room for a producer warp beside {threads} threads")
-    allocs, producers, consumers = split_producers(loop, inline_binds(normalize(flatten(loop.body))), s)
+    allocs, producers, consumers = split_producers(
+        loop, inline_binds(normalize(flatten(loop.body))), s
+    )
     if not producers:
         raise Declined("no copy of the loop can run ahead")
     plan = Plan(body[:at], loop, body[at + 1 :], allocs, producers, consumers, stages)
@@ -116,7 +140,9 @@ def _check_ops(s: Launch, plan: Plan, func: PrimFunc, ctx: PassContext) -> None:
         if reason is not None:
             raise Declined(f"copy to {p.op.dst.buffer.name}: {reason}")  # type: ignore[attr-defined]
     staged = {p.op.dst.buffer for p in plan.producers}  # type: ignore[attr-defined]
-    gemms = [x for c in plan.consumers for x in walk(c) if type(x) is TileStmt and x.op.name == "gemm"]
+    gemms = [
+        x for c in plan.consumers for x in walk(c) if type(x) is TileStmt and x.op.name == "gemm"
+    ]
     if not gemms:
         raise Declined("the loop has no gemm")
     for g in gemms:
@@ -158,7 +184,9 @@ class _Emitter:
         n = plan.stages
         self.full = Buffer("full", (n,), "uint64", Scope.BARRIER, span=self.span)
         self.empty = Buffer("empty", (n,), "uint64", Scope.BARRIER, span=self.span)
-        self.ring = {b: Buffer(b.name, (n, *b.shape), b.dtype, b.scope, span=b.span) for b in self._staged()}
+        self.ring = {
+            b: Buffer(b.name, (n, *b.shape), b.dtype, b.scope, span=b.span) for b in self._staged()
+        }
 
     def _staged(self) -> list[Buffer]:
         return list(dict.fromkeys(p.op.dst.buffer for p in self.plan.producers))  # type: ignore[attr-defined]
@@ -167,7 +195,11 @@ class _Emitter:
         s, plan = self.launch, self.plan
         top, work = self._split_before()
         producer = Role(
-            self.threads, PRODUCER_THREADS, self._produce(), {"name": "producer", "elected": True}, self.span
+            self.threads,
+            PRODUCER_THREADS,
+            self._produce(),
+            {"name": "producer", "elected": True},
+            self.span,
         )
         consume = seq(work, self._consume(), plan.after)
         consumer = Role(0, self.threads, consume, {"name": "consumers"}, self.span)
@@ -177,7 +209,11 @@ class _Emitter:
 
     def _split_before(self) -> tuple[list[Stmt], list[Stmt]]:
         """Allocations and pure values belong to both roles; everything else is the consumers'."""
-        top = [x for x in self.plan.before if type(x) in (Alloc, Assume) or (type(x) is Bind and _duplicable(x))]
+        top = [
+            x
+            for x in self.plan.before
+            if type(x) in (Alloc, Assume) or (type(x) is Bind and _duplicable(x))
+        ]
         return top, [x for x in self.plan.before if not any(x is t for t in top)]
 
     def _init(self) -> list[Stmt]:
@@ -191,7 +227,8 @@ class _Emitter:
             b.call("fence_mbar_init")
         b.call("sync_threads")
         allocs: list[Stmt] = [
-            Alloc(self.full, {"arrive_count": 1}, self.span), Alloc(self.empty, {"arrive_count": self.groups}, self.span),
+            Alloc(self.full, {"arrive_count": 1}, self.span),
+            Alloc(self.empty, {"arrive_count": self.groups}, self.span),
         ]
         return [*allocs, b.finish()]
 
@@ -262,11 +299,13 @@ def _has_gemm(s: Stmt) -> bool:
 
 def _pinned(s: Stmt, deferred: bool) -> Stmt:
     """Gemms of the loop are wgmma's; a deferred one is waited for later."""
+
     class Pin(Rewriter):
         def visit_TileStmt(self, n: TileStmt) -> Stmt:
             if n.op.name != "gemm":
                 return n
-            return TileStmt(n.op, {**n.annotations, "lowering": "wgmma", "in_flight": int(deferred)}, n.span)
+            return TileStmt(
+                n.op, {**n.annotations, "lowering": "wgmma", "in_flight": int(deferred)}, n.span
+            )
 
     return Pin().visit(s)  # type: ignore[no-any-return]
-

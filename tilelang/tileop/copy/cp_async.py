@@ -71,7 +71,10 @@ def _aligned(r: Region, ctx: LowerContext, n: int) -> bool:
         return False
     if not ctx.facts.divisible(r.offsets[-1], n) or not ctx.facts.divisible(r.buffer.shape[-1], n):
         return False
-    return all(ctx.facts.divisible(s, n) or is_const(dim, 1) for s, dim in zip(strides[:-1], r.buffer.shape, strict=False))
+    return all(
+        ctx.facts.divisible(s, n) or is_const(dim, 1)
+        for s, dim in zip(strides[:-1], r.buffer.shape, strict=False)
+    )
 
 
 def in_bounds(buffer: Buffer, index: Sequence[Expr], ctx: LowerContext) -> Expr:
@@ -105,7 +108,13 @@ def _emit(op: Copy, ctx: LowerContext, b: Builder) -> None:
             src = tuple(facts.simplify(i) for i in points(op.src, p.src, at))
             dst = tuple(facts.simplify(i) for i in points(op.dst, p.dst, at))
             pred = in_bounds(op.src.buffer, src, ctx)
-            b.call("cp_async", size, address_of(op.dst.buffer, *dst), address_of(op.src.buffer, *src), pred)
+            b.call(
+                "cp_async",
+                size,
+                address_of(op.dst.buffer, *dst),
+                address_of(op.src.buffer, *src),
+                pred,
+            )
     ctx.facts = outer
 
 
@@ -126,4 +135,3 @@ def _cost(op: Copy, ctx: LowerContext) -> float:
 
 
 CP_ASYNC = Lowering("cp_async", _why_not, _cost, _emit)
-

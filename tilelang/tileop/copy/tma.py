@@ -150,4 +150,3 @@ def _descriptor(g: Region, boxes: Boxes, ctx: LowerContext) -> Var:
 
 
 TMA = Lowering("tma", tma_why_not, lambda op, ctx: 1e12, _emit)
-

@@ -10,7 +10,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tilelang.ir import Buffer, Expr, Region, address_of, as_expr, call, const, const_int, Evaluate, is_const
+from tilelang.ir import (
+    Buffer,
+    Expr,
+    Region,
+    address_of,
+    as_expr,
+    const,
+    const_int,
+    is_const,
+)
 from tilelang.layout import Fragment, Layout, make_swizzled, mma_a, mma_c
 
 from ..base import LowerContext, Lowering
@@ -122,43 +131,60 @@ class _Emitter:
         self.c = ctx.registers[op.c.buffer]
 
     def emit(self) -> None:
+        """Fragments are double-buffered: the matrices of the next step load while this one multiplies."""
         op, b = self.op, self.b
         clear = as_expr(op.clear_accum)
         with b.if_(clear), b.for_("r", self.c.shape[0], kind="unroll") as r:
             b.store(self.c, (r,), 0)
         steps = self.k // ATOM_K
-        bf = b.alloc("b_frag", (self.tiles_n * 4,), op.b.dtype)
-        af = None if op.a.buffer.is_fragment else b.alloc("a_frag", (self.tiles_m * 8,), op.a.dtype)
+        self.copies = min(steps, 2)
+        bf = b.alloc("b_frag", (self.copies * self.tiles_n * 4,), op.b.dtype)
+        af = None
+        if not op.a.buffer.is_fragment:
+            af = b.alloc("a_frag", (self.copies * self.tiles_m * 8,), op.a.dtype)
+        self._load(af, bf, const(0))
         with b.for_("ki", steps, kind="unroll") as ki:
-            if af is not None:
-                self._load_a(af, ki * ATOM_K)
-            self._load_b(bf, ki * ATOM_K)
+            with b.if_(ki + 1 < steps):
+                self._load(af, bf, ki + 1)
             self._products(af, bf, ki, steps)
+
+    def _load(self, af: Buffer | None, bf: Buffer, ki: Expr) -> None:
+        if af is not None:
+            self._load_a(af, ki % self.copies * (self.tiles_m * 8), ki * ATOM_K)
+        self._load_b(bf, ki % self.copies * (self.tiles_n * 4), ki * ATOM_K)
 
     def _address(self, r: Region, row: Expr, col: Expr) -> Expr:
         index = [*r.offsets[:-2], r.offsets[-2] + row, r.offsets[-1] + col]
         return address_of(r.buffer, *index)
 
-    def _load_a(self, af: Buffer, k0: Expr) -> None:
+    def _load_a(self, af: Buffer, base: Expr, k0: Expr) -> None:
         """Four 8x8 matrices: rows 0-7 and 8-15 at k 0-7, then at k 8-15."""
         lane, b = self.lane, self.b
         with b.for_("mi", self.tiles_m, kind="unroll") as mi:
             m0 = self.m0 + mi * ATOM_M
             if self.op.trans_a:
-                at = self._address(self.op.a, k0 + lane % 8 + lane // 16 * 8, m0 + lane // 8 % 2 * 8)
+                at = self._address(
+                    self.op.a, k0 + lane % 8 + lane // 16 * 8, m0 + lane // 8 % 2 * 8
+                )
             else:
                 at = self._address(self.op.a, m0 + lane % 16, k0 + lane // 16 * 8)
-            b.call("ldmatrix", 4, int(self.op.trans_a), address_of(af, mi * 8), at)
+            b.call("ldmatrix", 4, int(self.op.trans_a), address_of(af, base + mi * 8), at)
 
-    def _load_b(self, bf: Buffer, k0: Expr) -> None:
+    def _load_b(self, bf: Buffer, base: Expr, k0: Expr) -> None:
         """Two n-tiles of 8 at a time (k 0-7 and 8-15 of the first, then of the second)."""
         b = self.b
         with b.for_("ni", self.tiles_n // 2, kind="unroll") as ni:
-            b.call("ldmatrix", 4, int(not self.op.trans_b), address_of(bf, ni * 8), self._b_address(k0, ni * 16))
+            b.call(
+                "ldmatrix",
+                4,
+                int(not self.op.trans_b),
+                address_of(bf, base + ni * 8),
+                self._b_address(k0, ni * 16),
+            )
         if self.tiles_n % 2:
             last = self.tiles_n - 1
             at = self._b_address(k0, const(last * ATOM_N))
-            b.call("ldmatrix", 2, int(not self.op.trans_b), address_of(bf, last * 4), at)
+            b.call("ldmatrix", 2, int(not self.op.trans_b), address_of(bf, base + last * 4), at)
 
     def _b_address(self, k0: Expr, n: Expr) -> Expr:
         lane, n0 = self.lane, self.n0 + n
@@ -169,12 +195,16 @@ class _Emitter:
     def _products(self, af: Buffer | None, bf: Buffer, ki: Expr, steps: int) -> None:
         b, op = self.b, self.op
         name = f"mma_m16n8k16_{_NAMES[op.a.dtype]}_{_NAMES[op.c.dtype]}"
-        with b.for_("mi", self.tiles_m, kind="unroll") as mi, b.for_("ni", self.tiles_n, kind="unroll") as ni:
+        with (
+            b.for_("mi", self.tiles_m, kind="unroll") as mi,
+            b.for_("ni", self.tiles_n, kind="unroll") as ni,
+        ):
             if af is None:
                 a = address_of(self.ctx.registers[op.a.buffer], (mi * steps + ki) * 8)
             else:
-                a = address_of(af, mi * 8)
-            b.emit(Evaluate(call(name, (address_of(self.c, (mi * self.tiles_n + ni) * 4), a, address_of(bf, ni * 4))), b.span))
+                a = address_of(af, ki % self.copies * (self.tiles_m * 8) + mi * 8)
+            c = address_of(self.c, (mi * self.tiles_n + ni) * 4)
+            b.call(name, c, a, address_of(bf, ki % self.copies * (self.tiles_n * 4) + ni * 4))
 
 
 def _emit(op: Gemm, ctx: LowerContext, b: Builder) -> None:

@@ -12,7 +12,9 @@ SQUARE, FULL_ROW, FULL_COL = 0, 1, 2
 __all__ = ["FULL_COL", "FULL_ROW", "SQUARE", "warp_partition"]
 
 
-def warp_partition(m: int, n: int, warps: int, policy: int, atom_m: int, atom_n: int) -> tuple[int, int] | None:
+def warp_partition(
+    m: int, n: int, warps: int, policy: int, atom_m: int, atom_n: int
+) -> tuple[int, int] | None:
     """FULL_ROW puts as many warps on M as fit, FULL_COL on N; SQUARE minimises what the warps of a
     block read from shared memory together (rows of A times warps along N, columns of B times along M)."""
     fits = [

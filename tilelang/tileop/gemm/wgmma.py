@@ -12,7 +12,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tilelang.ir import Buffer, Evaluate, Expr, Region, address_of, as_expr, call, cast, const, const_int
+from tilelang.ir import (
+    Buffer,
+    Evaluate,
+    Expr,
+    Region,
+    address_of,
+    as_expr,
+    call,
+    cast,
+    const,
+    const_int,
+)
 from tilelang.layout import Layout, make_swizzled, wgmma_c
 
 from ..base import LowerContext, Lowering
@@ -96,7 +107,9 @@ def _layouts(op: Gemm, ctx: LowerContext) -> Mapping[Buffer, Any]:
     parts = _partition(m, n, ctx.threads // WARPGROUP)
     assert parts is not None
     return {
-        op.c.buffer: wgmma_c(m, n, *parts), op.a.buffer: box_layout(op.a.buffer), op.b.buffer: box_layout(op.b.buffer),
+        op.c.buffer: wgmma_c(m, n, *parts),
+        op.a.buffer: box_layout(op.a.buffer),
+        op.b.buffer: box_layout(op.b.buffer),
     }
 
 
@@ -155,7 +168,11 @@ def _emit(op: Gemm, ctx: LowerContext, b: Builder) -> None:
     clear = as_expr(op.clear_accum)
     with b.if_(clear), b.for_("r", regs.shape[0], kind="unroll") as r:
         b.store(regs, (r,), 0)
-    group = call("warp_uniform", (ctx.tid // WARPGROUP,), "int32") if ctx.threads > WARPGROUP else const(0)
+    group = (
+        call("warp_uniform", (ctx.tid // WARPGROUP,), "int32")
+        if ctx.threads > WARPGROUP
+        else const(0)
+    )
     group = b.bind("warpgroup", group)
     a_off = a.outer_offset(group // parts[1] * (m // parts[0]))
     b_off = bb.outer_offset(group % parts[1] * cols) if parts[1] > 1 else const(0)
@@ -166,7 +183,14 @@ def _emit(op: Gemm, ctx: LowerContext, b: Builder) -> None:
     with b.for_("ki", k // ATOM_K, kind="unroll") as ki, b.for_("mi", tiles, kind="unroll") as mi:
         at_a = da + cast((a.k_offset(ki) + a.outer_offset(mi * ATOM_M)) // 16, "uint64")
         at_b = db + cast(as_expr(bb.k_offset(ki)) // 16, "uint64")
-        args = (int(op.trans_a), int(not op.trans_b), address_of(regs, mi * (cols // 2)), at_a, at_b, 1)
+        args = (
+            int(op.trans_a),
+            int(not op.trans_b),
+            address_of(regs, mi * (cols // 2)),
+            at_a,
+            at_b,
+            1,
+        )
         b.emit(Evaluate(call(name, args), b.span))
     b.call("wgmma_commit")
     if not ctx.annotations.get("in_flight"):
