@@ -23,7 +23,7 @@ from tilelang.ir import PrimFunc, fresh_session
 from .eager import ConstMatcher, ConstPlan, EagerFunction, detect_mode
 from .execute import execute
 from .finish import finished_func
-from .params import annotations_of, parameter, parameter_span, redeclare
+from .params import Unresolved, annotations_of, parameter, parameter_span, redeclare
 from .protocol import Protocol
 from .tensor import TensorSpec, runtime_annotation, with_meta
 from .trace import Trace
@@ -103,7 +103,15 @@ def trace_prim_func(
         values: dict[str, Any] = {}
         for name in inspect.signature(fn).parameters:
             span = parameter_span(fn, name)
-            spec = runtime_annotation(annotations.get(name), python_types=True)
+            annotation = annotations.get(name)
+            if isinstance(annotation, Unresolved):
+                raise LanguageError(
+                    f"the annotation of `{name}` cannot be evaluated: {annotation.reason}",
+                    code="TL0119",
+                    span=span,
+                    help="use names that are defined before the function",
+                )
+            spec = runtime_annotation(annotation, python_types=True)
             if spec is None:
                 raise TypeMismatchError(
                     f"parameter `{name}` of `{fn.__name__}` has no tensor or scalar annotation",

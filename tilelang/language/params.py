@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, cast
 
-from tilelang.errors import LanguageError, Span, TypeMismatchError
+from tilelang.errors import Span, TypeMismatchError
 from tilelang.ir import Buffer, DType, Var
 
 from .capture import source_of
@@ -29,20 +30,33 @@ def annotations_of(
     scope = {**(outer or {}), **closure}
     out = {}
     for name, a in fn.__annotations__.items():
-        if isinstance(a, str) and not isinstance(a, DType) and name != "return":
-            try:
-                a = eval(a, fn.__globals__, scope)
-            except (NameError, SyntaxError, AttributeError) as error:
-                raise LanguageError(
-                    f"the annotation of parameter `{name}` cannot be evaluated: {error}",
-                    code="TL0119",
-                    span=parameter_span(fn, name),
-                    help="use names that are defined before the function",
-                ) from None
+        if name == "return":
+            continue
+        a = _evaluated(a, fn.__globals__, scope)
         if callable(a) and not isinstance(a, (type, DType)) and runtime_annotation(a) is None:
             a = a()
         out[name] = a
     return out
+
+
+@dataclass(frozen=True)
+class Unresolved:
+    """An annotation given as text that means nothing here (a name imported for type checkers)."""
+
+    reason: str
+
+
+def _evaluated(a: Any, names: dict[str, Any], scope: dict[str, Any]) -> Any:
+    """The value of an annotation given as text; text that gives text is evaluated again."""
+    while isinstance(a, str) and not isinstance(a, DType):
+        try:
+            a = eval(a, names, scope)
+        except (NameError, SyntaxError, AttributeError, TypeError) as error:
+            try:
+                return DType(a)
+            except TypeError:
+                return Unresolved(str(error))
+    return a
 
 
 def _filled(cell: types.CellType) -> bool:
