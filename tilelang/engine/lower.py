@@ -11,11 +11,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from tilelang.codegen.host import entry_name, host_c, host_llvm, needed_alignment
 from tilelang.config import Options
 from tilelang.errors import InternalError
 from tilelang.ir import HostProgram, IRModule, PrimFunc, session
-from tilelang.runtime.launch import call_spec
+from tilelang.runtime.launch import CallSpec, call_spec
 from tilelang.target import Target, canon_target_host, determine_target
 from tilelang.transform import PIPELINE, PassContext, reinterned, run_passes
 
@@ -65,14 +64,19 @@ def lower(
         codegen_mod = codegen(program, target, ctx.options)
         artifact = CompiledArtifact(
             host_mod, device_mod, params, codegen_mod.inspect_source(), None, target, host,
-            call_spec(program, needed_alignment(program, target)), codegen_mod, ctx.notes,
-            ctx.timings,
+            _call(program, target), codegen_mod, ctx.notes, ctx.timings,
         )  # fmt: skip
         if enable_host_codegen:
             host_module = host_codegen(program, host, target, codegen_mod, ctx.options)
             host_module.import_module(codegen_mod)
             artifact = replace(artifact, host_mod=host_module, rt_mod=host_module)
     return artifact
+
+
+def _call(program: HostProgram, target: Target) -> CallSpec:
+    from tilelang.codegen.host import needed_alignment  # on first use: a cache hit needs none of it
+
+    return call_spec(program, needed_alignment(program, target))
 
 
 def extrac_params(func: PrimFunc) -> tuple[KernelParam, ...]:
@@ -165,6 +169,8 @@ def host_codegen(
     options: Options,
 ) -> HostModule:
     """The packed entry, compiled; CPU kernels are compiled with it."""
+    from tilelang.codegen.host import entry_name, host_c, host_llvm  # on first use, as is LLVM
+
     entry = entry_name(program)
     if target_host.kind == "llvm":
         own = kernels.source if target.kind == "llvm" else ""

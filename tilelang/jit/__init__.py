@@ -5,13 +5,25 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from .compile import OutIdx, compile, par_compile
 from .impl import JITImpl
-from .kernel import JITKernel
+
+if TYPE_CHECKING:
+    from .compiler import OutIdx, compile, par_compile
+    from .kernel import JITKernel
 
 __all__ = ["JITImpl", "JITKernel", "compile", "jit", "lazy_jit", "par_compile"]
+
+_LAZY = {"compile": "compiler", "par_compile": "compiler", "JITKernel": "kernel"}
+
+
+def __getattr__(name: str) -> Any:
+    """What needs a compiler is imported on first use."""
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
 
 
 def jit(

@@ -12,15 +12,16 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tilelang.errors import ArgumentTypeError, ArgumentValueError
 from tilelang.ir import DType, PrimFunc
 from tilelang.language.entry import EagerFunction, PrimFuncCreater, detect_mode
 from tilelang.target import determine_target
 
-from .compile import OutIdx, compile, run_in_threads
-from .kernel import JITKernel
+if TYPE_CHECKING:
+    from .compiler import OutIdx
+    from .kernel import JITKernel
 
 __all__ = ["JITImpl"]
 
@@ -175,6 +176,8 @@ class JITImpl:
         ignore_error: bool = False,
     ) -> list[JITKernel | None]:
         """One kernel for each of `configs` (keyword dicts or argument tuples), in order."""
+        from .compiler import run_in_threads  # on first use, as above
+
         with determine_target(self.target, return_object=True) as target:
             funcs = []
             for config in configs:
@@ -191,6 +194,8 @@ class JITImpl:
         return run_in_threads(tasks, num_workers, ignore_error)
 
     def _compile(self, func: PrimFunc) -> JITKernel:
+        from .compiler import compile  # on first use: decorating a function needs no compiler
+
         kernel = compile(
             func, self.out_idx, self.execution_backend, self.target, self.target_host, self.verbose,
             self.pass_configs, self.compile_flags,
