@@ -153,3 +153,41 @@ def test_execution_backends_that_do_not_fit() -> None:
         resolve_execution_backend("nvrtc", LLVM)
     with pytest.raises(ValueError, match="did you mean 'tvm_ffi'"):
         resolve_execution_backend("tvm-ffi", LLVM)
+
+
+# ---------------------------------------------------------------------------------- looking inside
+
+
+def test_dumps_after_a_pass(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Any
+) -> None:
+    monkeypatch.setenv("TILELANG_DUMP", "after:lower_tile_ops,source")
+    lower(double(), LLVM)
+    text = capsys.readouterr().err
+    assert "lower_tile_ops.py" in text
+    assert "main.llvm" in text
+    assert "check_kernel.py" not in text
+    monkeypatch.setenv("TILELANG_DUMP", "all")
+    monkeypatch.setenv("TILELANG_DUMP_DIR", str(tmp_path / "dump"))
+    lower(double(), LLVM)
+    names = sorted(p.name for p in (tmp_path / "dump").iterdir())
+    assert names[0].startswith("main.01.check_kernel")
+    assert any("split_host_device" in n for n in names)
+    assert "main.llvm" in names
+
+
+def test_times(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("TILELANG_TIME", "1")
+    lower(double(), LLVM)
+    text = capsys.readouterr().err
+    assert "passes of main" in text
+    assert "lower_tile_ops" in text
+
+
+def test_stopping(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILELANG_STOP_AFTER", "guard_bounds")
+    with pytest.raises(OptionError, match="stopped after guard_bounds"):
+        lower(double(), LLVM)
+    monkeypatch.setenv("TILELANG_STOP_AFTER", "guard_bound")
+    with pytest.raises(OptionError, match="did you mean 'guard_bounds'"):
+        lower(double(), LLVM)

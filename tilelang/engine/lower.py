@@ -21,13 +21,12 @@ from tilelang.transform import PIPELINE, PassContext, reinterned, run_passes
 from .artifact import CompiledArtifact, DeviceModule, HostModule, KernelParam, params_of
 from .backends import BACKENDS, compile_llvm
 from .callback import postprocess
+from .observe import Observer, dump_source, observer, print_times
 
 __all__ = [
     "Filter", "LowerAndLegalize", "OptimizeForTarget", "PreLowerSemanticCheck", "device_codegen",
     "device_codegen_without_compile", "extrac_params", "host_codegen", "lower",
 ]  # fmt: skip
-
-Observer = Callable[[str, Any], None]
 
 
 def lower(
@@ -50,6 +49,7 @@ def lower(
     target = determine_target(target, return_object=True)
     host = canon_target_host(target, target_host)
     ctx = PassContext(target, options if options is not None else Options())
+    observe = observer(observe)
 
     with session():
         mod = _map(mod, reinterned)
@@ -57,6 +57,7 @@ def lower(
         mod = LowerAndLegalize(mod, ctx, observe)
         mod = OptimizeForTarget(mod, ctx, observe)
         program = _program(mod)
+        print_times(program.name, ctx.timings)
         host_mod = Filter(mod, _has_host_part, target)
         device_mod = Filter(mod, _has_device_part, target)
 
@@ -101,16 +102,21 @@ def LowerAndLegalize(mod: IRModule, ctx: PassContext, observe: Observer | None =
 
 def OptimizeForTarget(mod: IRModule, ctx: PassContext, observe: Observer | None = None) -> IRModule:
     """LOOP -> FLAT -> DEVICE: guards, vectors, one-dimensional buffers, memory, kernels."""
-    return _passes(mod, ctx, observe, "lower_tile_ops", PIPELINE[-1].name)
+    return _passes(mod, ctx, observe, "lower_tile_ops", PIPELINE[-1].name, "LOOP")
 
 
 def _passes(
-    mod: IRModule, ctx: PassContext, observe: Observer | None, after: str | None, last: str
+    mod: IRModule,
+    ctx: PassContext,
+    observe: Observer | None,
+    after: str | None,
+    last: str,
+    stage: str = "TILE",
 ) -> IRModule:
-    """The rows of PIPELINE that follow `after`, up to `last`."""
+    """The rows of PIPELINE that follow `after`, up to `last`, on functions at `stage`."""
     names = [p.name for p in PIPELINE]
     rows = PIPELINE[0 if after is None else names.index(after) + 1 : names.index(last) + 1]
-    return _map(mod, lambda f: run_passes(f, ctx, rows, observe))
+    return _map(mod, lambda f: run_passes(f, ctx, rows, observe, stage=stage))
 
 
 def _map(mod: Any, f: Callable[[Any], Any]) -> IRModule:
@@ -149,6 +155,7 @@ def device_codegen_without_compile(
     """The kernels as source."""
     source = BACKENDS[target.kind].source(program.launches, target, options)
     source = postprocess(source, target)
+    dump_source(program.name, source, ".cu" if target.is_cuda else f".{target.kind}")
     return DeviceModule(target.kind, source, target.arch_name)
 
 

@@ -7,18 +7,20 @@ function itself annotates (compile flags, pass configs) is merged here.
 
 from __future__ import annotations
 
+import functools
+import importlib.metadata
 import logging
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from tilelang.cache import cached
 from tilelang.config import Options, env
 from tilelang.engine import resolve_execution_backend
-from tilelang.errors import ArgumentTypeError, ArgumentValueError
+from tilelang.errors import ArgumentTypeError, ArgumentValueError, CompatWarning
 from tilelang.ir import Buffer, IRModule, PrimFunc
 from tilelang.target import canon_target_host, determine_target
 
@@ -42,6 +44,7 @@ def compile(
 ) -> JITKernel:
     """Compiles a PrimFunc, or takes it from the cache."""
     func = _one_function(func)
+    _warn_of_mixed_install()
     found = determine_target(target, return_object=True)
     host = canon_target_host(found, target_host)
     requested = execution_backend or env.TILELANG_EXECUTION_BACKEND
@@ -54,6 +57,22 @@ def compile(
         options=options, build=JITKernel,
     )  # fmt: skip
     return kernel
+
+
+@functools.cache
+def _warn_of_mixed_install() -> None:
+    """PyPI's `tilelang` and this package share the import name: with both installed, files of one
+    may stand in for files of the other."""
+    try:
+        other = importlib.metadata.version("tilelang")
+    except importlib.metadata.PackageNotFoundError:
+        return
+    warnings.warn(
+        f"the distribution tilelang {other} is installed beside tilelang-py, under the same import"
+        " name: uninstall both and install one",
+        CompatWarning,
+        stacklevel=4,
+    )
 
 
 def _one_function(func: Any) -> PrimFunc:
@@ -140,7 +159,7 @@ def par_compile(
             compile_flags,
         )  # fmt: skip
 
-    return run_in_threads([partial(one, f) for f in funcs], num_workers, ignore_error)
+    return run_in_threads([functools.partial(one, f) for f in funcs], num_workers, ignore_error)
 
 
 def run_in_threads(
