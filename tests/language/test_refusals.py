@@ -8,6 +8,7 @@ Each case is the body of a kernel over `A: (16, 16) float32`, `I: (16,) int32`, 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -22,6 +23,9 @@ from tilelang.errors import (
     TypeMismatchError,
 )
 from tilelang.language import remember_source
+from tilelang.testing.golden import check_golden
+
+GOLDEN = Path(__file__).parents[1] / "golden"
 
 HEAD = """
 import tilelang.language as T
@@ -341,15 +345,26 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
-def test_refused(case: Case) -> None:
+def refuse(case: Case) -> tuple[str, str, TileError]:
+    """The program, the name of its file, and the error."""
     body = "".join(f"        {line}\n" for line in case.body.split("\n"))
     text = HEAD + body
-    file = f"<refusal {case.name}>"
+    file = f"{case.name}.py"
     remember_source(text, file)
     with pytest.raises(case.error) as caught:
         exec(compile(text, file, "exec"), {"__name__": "user"})
-    error = caught.value
+    return text, file, caught.value
+
+
+def test_texts(update_golden: bool) -> None:
+    texts = [f"{refuse(c)[2].code} {refuse(c)[2].render()}" for c in CASES]
+    text = "\n\n".join(texts).replace(" #!!", "").replace(" #!", "")
+    check_golden(GOLDEN / "language" / "refusals.txt", text, update_golden)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
+def test_refused(case: Case) -> None:
+    text, file, error = refuse(case)
     marked = next(
         n for n, line in enumerate(text.split("\n"), 1) if line.rstrip().endswith(("#!", "#!!"))
     )

@@ -55,7 +55,7 @@ def copy(
         at = to.offsets if isinstance(to, Region) else to.indices
         store(t, to.buffer, at, src)
         return
-    a, b = _pair(t, src, dst)
+    a, b = copy_operands(t, src, dst)
     op = Copy(a, b, coalesced_width, bool(disable_tma), policy, prefer, loop_layout)
     emit_op(t, op, ("src", "dst"), annotations)
 
@@ -79,7 +79,7 @@ def _both_scalars(src: Any, dst: Any) -> bool:
     return isinstance(src, (Load, VarRef)) and isinstance(dst, (Load, VarRef))
 
 
-def _pair(t: Trace, src: Any, dst: Any) -> tuple[Region, Region]:
+def copy_operands(t: Trace, src: Any, dst: Any) -> tuple[Region, Region]:
     """Both operands as regions; an origin takes the other's extents."""
     if isinstance(src, Load):
         b = region(t, dst, "T.copy: dst")

@@ -306,7 +306,9 @@ class Protocol:
                 raise t.error(
                     "`for … else` over a run-time loop", "TL0136", "use a T.alloc_var flag"
                 )
-            return self._runtime_loop(iterable, names, structured, frozenset(escaping))
+            self._check_target(iterable, names, structured, frozenset(escaping))
+            region = Place(iterable.region, frozenset(escaping), t.span())
+            return self._runtime_loop(iterable, names, structured, region)
         if (
             isinstance(iterable, Var)
             and t.launch
@@ -342,11 +344,9 @@ class Protocol:
         return spec("range", "serial", start, stop, step)
 
     def _runtime_loop(
-        self, loop: LoopSpec, names: Sequence[str], structured: bool, escaping: frozenset[str]
+        self, loop: LoopSpec, names: Sequence[str], structured: bool, region: Place
     ) -> Iterator[Any]:
         t = self.trace
-        region = Place(loop.region, escaping, t.span())
-        self._check_target(loop, names, structured, escaping)
         t.enter(region)
         value, close = loop.open(t, names)
         if isinstance(value, tuple) and len(value) == 1 and not structured:
@@ -407,14 +407,11 @@ class Protocol:
         literal: bool,
     ) -> Iterator[Any]:
         t = self.trace
-        span = t.span()
-        region = Place("while", frozenset(escaping), span)
         with t.collected() as before:
             test = self._condition(cond())
         if not isinstance(test, Expr):
             if not (literal and test):
-                yield from self._python_while(test, cond)
-                return
+                return self._python_while(test, cond)
             if not leaves:
                 raise t.error("this loop never ends", "TL0144", "give it a condition or a `break`")
             test = const(True)
@@ -422,13 +419,18 @@ class Protocol:
             raise t.error("`while … else` over a run-time loop", "TL0145", "use a T.alloc_var flag")
         if t.symbolic:
             raise StopTrace
+        return self._runtime_while(test, before, Place("while", frozenset(escaping), t.span()))
+
+    def _runtime_while(self, test: Expr, before: list[Stmt], region: Place) -> Iterator[Any]:
+        t = self.trace
         t.enter(region)
         yield None
         body = t.leave(region)
         if before:  # the condition needs statements of its own: they run before each test
-            body = seq(before, If(logical_not(test), Break(span), None, span), body)
+            leave = If(logical_not(test), Break(region.span), None, region.span)
+            body = seq(before, leave, body)
             test = const(True)
-        t.emit(While(test, body, span))
+        t.emit(While(test, body, region.span))
 
     def _python_while(self, test: Any, cond: Callable[[], Any]) -> Iterator[Any]:
         """A `while` over Python values: unrolled while tracing."""
