@@ -48,6 +48,7 @@ from tilelang.ir import (
     const,
     const_int,
     flatten,
+    logical_not,
     maximum,
     minimum,
     substitute,
@@ -413,12 +414,10 @@ class _Vector:
         if type(s) is If:
             if not self.lanes.uniform(s.cond):
                 raise NotStraight(f"`{s.cond}` differs from lane to lane")
-            with self.b.if_(self.lanes.at(s.cond)):
-                for x in flatten(s.then):
-                    self.stmt(x)
-            if s.orelse is not None:
-                with self.b.else_():
-                    for x in flatten(s.orelse):
+            cond = self.lanes.at(s.cond)
+            for taken, body in ((cond, s.then), (logical_not(cond), s.orelse)):
+                with self.b.if_(taken):
+                    for x in flatten(body):
                         self.stmt(x)
         elif type(s) is Store:
             if s.buffer.dtype.lanes > 1 or not self.lanes.contiguous(s.indices):
