@@ -59,7 +59,7 @@ __all__ = ["Program", "needs_threads"]
 # Calls that a thread makes alone and at once; the others are handed to the scheduler.
 _IMMEDIATE = (
     "atomic_add", "atomic_max", "atomic_min", "cp_async", "cp_async_commit", "cp_async_wait",
-    "mbar_init", "mbar_arrive", "mbar_expect_tx", "fence_mbar_init", "fence_proxy_async",
+    "mbar_init", "mbar_arrive", "mbar_expect_tx", "mbar_announce", "fence_mbar_init", "fence_proxy_async",
     "prefetch_tensormap", "tma_load", "tma_store", "tma_store_commit", "tma_store_wait",
     "setmaxnreg_inc", "setmaxnreg_dec", "wgmma_fence", "reg_fence",
     "wgmma_desc", "named_barrier_arrive", "print", "trap",

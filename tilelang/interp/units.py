@@ -111,6 +111,9 @@ class Barriers:
         self.find(bar).update(0, count)
         self.find(bar).update(1, 0)
 
+    def mbar_announce(self, me: Any, bar: Any, count: int) -> None:
+        self.find(bar).update(0, count)
+
     def passed(self, bar: Any, parity: int) -> bool:
         """Has the phase of this parity completed?"""
         return self.find(bar).phase % 2 != parity % 2

@@ -102,6 +102,7 @@ _ASYNC = [
     Intrinsic("mbar_init", "mbar_init(bar, count)", "memory", {0: "rw"}, header="mbarrier", arch=90),
     Intrinsic("mbar_arrive", "mbar_arrive(bar)", "sync", {0: "rw"}, header="mbarrier", arch=90),
     Intrinsic("mbar_expect_tx", "mbar_expect_tx(bar, bytes): arrives and announces bytes", "sync", {0: "rw"}, header="mbarrier", arch=90),
+    Intrinsic("mbar_announce", "mbar_announce(bar, bytes): announces bytes, does not arrive", "sync", {0: "rw"}, header="mbarrier", arch=90),
     Intrinsic("mbar_wait", "mbar_wait(bar, parity): until the phase of this parity has completed", "sync", {0: "rw"}, header="mbarrier", arch=90),
     Intrinsic("fence_mbar_init", "fence_mbar_init(): after mbar_init, before others use it", "sync", header="mbarrier", arch=90),
     Intrinsic("fence_proxy_async", "fence_proxy_async(): generic shared writes -> async proxy reads", "sync", header="mbarrier", arch=90),

@@ -31,7 +31,8 @@ class LowerContext:
     facts: an `arith.Facts` with the ranges of all variables in scope. safe_values: what an
     out-of-bounds read of a global buffer gives (default 0). barrier: emits a barrier of exactly these
     `threads` (the whole block, or a named one inside a warp role). registers: fragment -> its per-thread
-    register array once its Alloc has been lowered. tensor_maps: TMA descriptors that the kernel needs.
+    register array once its Alloc has been lowered. tensor_maps: TMA descriptors that the kernel needs. in_flight: accumulators of
+    asynchronous gemms emitted so far.
     """
 
     target: Target
@@ -46,6 +47,7 @@ class LowerContext:
     barrier: Callable[[Builder], None] = lambda b: b.call("sync_threads")
     notes: list[str] = field(default_factory=list)
     tensor_maps: list[TensorMap] = field(default_factory=list)
+    in_flight: list[Buffer] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

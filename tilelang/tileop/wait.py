@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from tilelang.ir import Effects, Region, TileOp, node, read, write
+from tilelang.ir import Effects, TileOp, node
 
 from .base import LowerContext, Lowering
 
@@ -16,22 +16,25 @@ if TYPE_CHECKING:
 
     from .checks import CheckContext
 
+__all__ = ["WaitWgmma"]
+
 
 def _why_not(op: WaitWgmma, ctx: LowerContext) -> str | None:
     return None if ctx.target.is_cuda and ctx.target.has_wgmma else "the target has no wgmma"
 
 
 def _emit(op: WaitWgmma, ctx: LowerContext, b: Builder) -> None:
-    from .gemm.wgmma import wait_for  # the gemm package imports this layer's base
+    from .gemm.wgmma import (
+        wait_for,
+    )  # gemm and wait share the package's base: late, to break the cycle
 
-    wait_for(b, op.pending, ctx.registers[op.c.buffer])
+    wait_for(b, op.pending, ctx.in_flight if op.pending == 0 else [])
 
 
 @node
 class WaitWgmma(TileOp):
-    """Until at most `pending` groups of wgmma's that accumulate into `c` are unfinished."""
+    """Until at most `pending` groups of asynchronous gemms are unfinished (PTX ISA, wgmma.wait_group)."""
 
-    c: Region
     pending: int = 0
 
     name: ClassVar[str] = "wait_wgmma"  # type: ignore[misc]
@@ -40,10 +43,10 @@ class WaitWgmma(TileOp):
     )
 
     def check(self, ctx: CheckContext) -> None:
-        """Made by the compiler only."""
+        """Any number of groups may be pending."""
 
     def effects(self) -> Effects:
-        return Effects((read(self.c), write(self.c)))
+        return Effects(opaque=True)  # it orders what it does not name: nothing may move across
 
     def reference(
         self, env: Mapping[Buffer, Any], safe: Mapping[Buffer, Any] | None = None

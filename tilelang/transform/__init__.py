@@ -56,6 +56,7 @@ PIPELINE: tuple[Pass, ...] = (
     _row("check_kernel"),
     _row("rasterize_blocks", _on_cuda),
     _row("specialize_warps", _warp_specialized),
+    _row("init_barriers"),
     _row("plan_pipeline"),
     _row("infer_layouts", _on_cuda),
     _row("insert_syncs", _on_cuda),

@@ -203,7 +203,7 @@ class _Emitter:
         )
         consume = seq(work, self._consume(), plan.after)
         consumer = Role(0, self.threads, consume, {"name": "consumers"}, self.span)
-        body = resize(seq(top, plan.allocs, self._init(), producer, consumer), self.ring)
+        body = resize(seq(top, plan.allocs, self._barriers(), producer, consumer), self.ring)
         threads = (self.threads + PRODUCER_THREADS, 1, 1)
         return Launch(s.grid, threads, s.block_vars, s.thread_vars, body, s.annotations, s.span)
 
@@ -216,21 +216,12 @@ class _Emitter:
         ]
         return top, [x for x in self.plan.before if not any(x is t for t in top)]
 
-    def _init(self) -> list[Stmt]:
-        """One thread initialises the barriers; everyone waits for that."""
-        b = Builder(self.span)
-        tid = self.launch.thread_vars[0]
-        with b.if_(tid == 0):
-            with b.for_("s", self.plan.stages, kind="unroll") as i:
-                b.call("mbar_init", address_of(self.full, i), 1)
-                b.call("mbar_init", address_of(self.empty, i), self.groups)
-            b.call("fence_mbar_init")
-        b.call("sync_threads")
-        allocs: list[Stmt] = [
-            Alloc(self.full, {"arrive_count": 1}, self.span),
-            Alloc(self.empty, {"arrive_count": self.groups}, self.span),
+    def _barriers(self) -> list[Stmt]:
+        n = self.plan.stages
+        return [
+            Alloc(self.full, {"arrive_count": (1,) * n}, self.span),
+            Alloc(self.empty, {"arrive_count": (self.groups,) * n}, self.span),
         ]
-        return [*allocs, b.finish()]
 
     def _slot(self, k: Expr) -> Expr:
         return k % self.plan.stages
@@ -272,8 +263,7 @@ class _Emitter:
                 with b.if_(k > 0):
                     self._release(b, self._slot(k - 1 + plan.stages))
         if gemm is not None:
-            op: Any = gemm.op
-            b.emit(TileStmt(WaitWgmma(op.c, 0), {}, self.span))
+            b.emit(TileStmt(WaitWgmma(0), {}, self.span))
         return b.finish()
 
     def _deferrable(self) -> TileStmt | None:

@@ -81,6 +81,11 @@ void tlsim_mbar_expect_tx(void* bar, unsigned bytes, int line) {
   arrive(*self.block, self, barrier, "mbar_expect_tx", line);
 }
 
+void tlsim_mbar_announce(void* bar, unsigned bytes, int line) {
+  Fiber& self = *current;
+  self.block->mbarrier_at(self, bar, "mbar_announce", line).bytes += bytes;
+}
+
 void tlsim_mbar_wait(void* bar, unsigned parity, int line) {
   Fiber& self = *current;
   Block& block = *self.block;

@@ -12,7 +12,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tilelang.ir import Evaluate, Region, TensorMap, Var, address_of, call, const_int, is_const
+from tilelang.errors import LayoutError
+from tilelang.ir import (
+    Evaluate,
+    Region,
+    TensorMap,
+    Var,
+    address_of,
+    call,
+    const,
+    const_int,
+    is_const,
+)
 from tilelang.ir.dtype import HANDLE
 from tilelang.layout import Layout, make_swizzled
 from tilelang.utils import prod
@@ -119,8 +130,24 @@ def _emit(op: Copy, ctx: LowerContext, b: Builder) -> None:
     g, s = sides
     shape = tuple(int(const_int(x) or 0) for x in s.buffer.shape)
     boxes = boxes_of(ctx.layouts.get(s.buffer), shape, s.dtype.bits)
-    assert boxes is not None, s.buffer.name
+    if boxes is None:
+        raise LayoutError(
+            f"TMA cannot {'fill' if op.src is g else 'read'} {s.buffer.name}: its layout {ctx.layouts.get(s.buffer)} is not "
+            "made of boxes",
+            code="TL1153",
+            span=b.span,
+            help="leave its layout to the compiler, or annotate tilelang.layout.make_swizzled_layout",
+        )
     desc = _descriptor(g, boxes, ctx)
+    leader = ctx.tid == 0 if ctx.annotations.get("leader") else const(True)
+    with b.if_(leader):
+        if ctx.annotations.get("leader") and op.src is g:
+            b.call("mbar_announce", ctx.annotations["barrier"], tile_bytes(op))
+        _issue(op, ctx, b, boxes, desc)
+
+
+def _issue(op: Copy, ctx: LowerContext, b: Builder, boxes: Boxes, desc: Var) -> None:
+    g, s = _sides(op) or (op.src, op.dst)
     for n in range(boxes.count):
         place = [*s.offsets[:-1], s.offsets[-1] + n * boxes.inner]
         coords = [*reversed(g.offsets)]

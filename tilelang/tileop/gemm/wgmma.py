@@ -29,7 +29,7 @@ from tilelang.layout import Layout, make_swizzled, wgmma_c
 from ..base import LowerContext, Lowering
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from tilelang.ir import Builder
 
@@ -193,14 +193,18 @@ def _emit(op: Gemm, ctx: LowerContext, b: Builder) -> None:
         )
         b.emit(Evaluate(call(name, args), b.span))
     b.call("wgmma_commit")
-    if not ctx.annotations.get("in_flight"):
-        wait_for(b, 0, regs)
+    if ctx.annotations.get("in_flight"):
+        if not any(regs is r for r in ctx.in_flight):
+            ctx.in_flight.append(regs)
+    else:
+        wait_for(b, 0, [regs])
 
 
-def wait_for(b: Builder, pending: int, regs: Buffer) -> None:
+def wait_for(b: Builder, pending: int, accumulators: Sequence[Buffer]) -> None:
     """Waits, and keeps the compiler from reading accumulators before it."""
     b.call("wgmma_wait", pending)
-    b.call("reg_fence", regs.shape[0], address_of(regs, 0))
+    for regs in accumulators:
+        b.call("reg_fence", regs.shape[0], address_of(regs, 0))
 
 
 WGMMA = Lowering("wgmma", _why_not, lambda op, ctx: 1.0, _emit, _layouts)

@@ -76,6 +76,7 @@ void tlsim_cp_async_wait(int pending, int line);
 void tlsim_mbar_init(void* bar, unsigned count, int line);
 void tlsim_mbar_arrive(void* bar, int line);
 void tlsim_mbar_expect_tx(void* bar, unsigned bytes, int line);
+void tlsim_mbar_announce(void* bar, unsigned bytes, int line);
 void tlsim_mbar_wait(void* bar, unsigned parity, int line);
 void tlsim_fence_mbar_init(int line);
 void tlsim_fence_proxy_async(int line);
