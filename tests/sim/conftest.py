@@ -29,8 +29,11 @@ class Runner:
     @staticmethod
     def kernel_file(name: str, fault: int = 0) -> str:
         """A file of tests/sim/kernels with one of its faults planted."""
-        return (KERNELS / name).read_text(encoding="utf-8").replace("FAULT ", f"{fault} ").replace(
-            "FAULT)", f"{fault})"
+        return (
+            (KERNELS / name)
+            .read_text(encoding="utf-8")
+            .replace("FAULT ", f"{fault} ")
+            .replace("FAULT)", f"{fault})")
         )
 
     @staticmethod
@@ -43,8 +46,8 @@ class Runner:
 
     @staticmethod
     def run(
-        source: str, *args: Any, kernel: str = "k", grid: Any = (1,), block: Any = (32,), smem: int = 0,
-        read_only: str = "", **options: Any,
+        source: str, *args: Any, kernel: str = "k", grid: Any = (1,), block: Any = (32,),
+        smem: int = 0, read_only: str = "", **options: Any,
     ) -> SimReport:  # fmt: skip
         """Arrays become pointers named A, B, C, … in the order of the arguments."""
         values, ranges = [], []
@@ -73,5 +76,3 @@ class Runner:
 @pytest.fixture
 def sim() -> Runner:
     return Runner()
-
-

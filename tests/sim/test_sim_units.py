@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each unit of the simulated GPU against numpy: warp exchange, matrix instructions, copies, atomics."""
+"""Each unit of the simulated GPU against numpy: warp exchange, matrices, copies, atomics."""
 
 from __future__ import annotations
 
@@ -78,7 +78,9 @@ MMA = [
 ]
 
 
-@pytest.mark.parametrize(("name", "ab", "c", "ab_type", "c_type", "k"), MMA, ids=[m[0] for m in MMA])
+@pytest.mark.parametrize(
+    ("name", "ab", "c", "ab_type", "c_type", "k"), MMA, ids=[m[0] for m in MMA]
+)
 def test_mma(sim: Any, name: str, ab: str, c: str, ab_type: Any, c_type: Any, k: int) -> None:
     per = 4 // np.dtype(ab_type).itemsize
     low = 0 if ab_type == np.uint8 else -9
@@ -98,7 +100,11 @@ def test_mma(sim: Any, name: str, ab: str, c: str, ab_type: Any, c_type: Any, k:
         "mma",
     )
     registers = np.ascontiguousarray(fragment_c(acc))
-    sim.run(source, *(np.ascontiguousarray(f) for f in (fragment_a(a, per), fragment_b(b, per))), registers)
+    sim.run(
+        source,
+        *(np.ascontiguousarray(f) for f in (fragment_a(a, per), fragment_b(b, per))),
+        registers,
+    )
     want = acc.astype(wide) + a.astype(wide) @ b.astype(wide)
     np.testing.assert_array_equal(registers.astype(wide), fragment_c(want))
 
@@ -161,7 +167,9 @@ def test_bank_conflicts_are_counted(sim: Any) -> None:
   unsigned r[4];
   tl::ldmatrix<4, false>(r, buf_dyn_shmem + t * 128);
   A[t] = r[0];"""
-    report = sim.run(sim.kernel("unsigned* A", body, "ldmatrix"), np.zeros(32, np.uint32), smem=4096)
+    report = sim.run(
+        sim.kernel("unsigned* A", body, "ldmatrix"), np.zeros(32, np.uint32), smem=4096
+    )
     site = next(s for s in report.sites if s.memory == "shared" and not s.writes and s.bytes == 512)
     assert (site.units, site.ideal) == (32, 4)  # all rows of a matrix in the same banks
     assert "ideal 4" in str(report)
@@ -233,20 +241,33 @@ def test_tma(sim: Any, shape: Any, box: Any, at: Any, width: int) -> None:
     rank, size = len(shape), int(np.prod(box)) * 2
     body = TMA_BODY.replace("BYTES", str(size)).replace("COORDS", ", ".join(map(str, at[::-1])))
     source = sim.kernel(
-        "const __grid_constant__ tl::TensorMap in, const __grid_constant__ tl::TensorMap out, short* B",
+        "const __grid_constant__ tl::TensorMap in, const __grid_constant__ tl::TensorMap out, "
+        "short* B",
         body, "tma mbarrier",
     )  # fmt: skip
     a = rng().integers(1, 900, shape).astype(np.int16)
     out, seen = np.full(shape, -7, np.int16), np.zeros(size // 2, np.int16)
     maps = [
-        (tensor_map(x.ctypes.data, DType("int16"), shape[::-1], list(x.strides[::-1][1:]), box[::-1], width), x)
+        (
+            tensor_map(
+                x.ctypes.data,
+                DType("int16"),
+                shape[::-1],
+                list(x.strides[::-1][1:]),
+                box[::-1],
+                width,
+            ),
+            x,
+        )
         for x in (a, out)
     ]
     sim.run(source, *maps, seen, smem=16384 + 8)
     padded = np.zeros([n + 2 * max(box) for n in shape], np.int16)
     inside = tuple(slice(max(box), max(box) + n) for n in shape)
     padded[inside] = a
-    want = padded[tuple(slice(max(box) + c, max(box) + c + b) for c, b in zip(at, box, strict=True))]
+    want = padded[
+        tuple(slice(max(box) + c, max(box) + c + b) for c, b in zip(at, box, strict=True))
+    ]
     got = swizzle(seen.reshape(-1, box[-1] * 2 // 16, 8), width)  # the XOR is its own inverse
     np.testing.assert_array_equal(got.reshape(box), want)
     hit = np.zeros(shape, bool)
@@ -271,12 +292,18 @@ def staged(matrix: Any, k_major: bool, mode: int) -> tuple[Any, int, int, int, i
     data = np.concatenate([swizzle(r, 0 if mode == 0 else 2 * width).reshape(-1) for r in rows])
     box_bytes = tile.shape[0] * width * 2
     if k_major:
-        return (data, box_bytes, 128, 2 * box_bytes, 0) if mode == 0 else (data, 16, 16 * width, 32, box_bytes)
+        return (
+            (data, box_bytes, 128, 2 * box_bytes, 0)
+            if mode == 0
+            else (data, 16, 16 * width, 32, box_bytes)
+        )
     atom = 16 * width
     return (data, 128, box_bytes, 256, 0) if mode == 0 else (data, box_bytes, atom, 2 * atom, 0)
 
 
-def wgmma_case(sim: Any, n: int, a_k: bool, b_k: bool, mode_a: int, mode_b: int, dtype: str, acc: str = "f32") -> None:
+def wgmma_case(
+    sim: Any, n: int, a_k: bool, b_k: bool, mode_a: int, mode_b: int, dtype: str, acc: str = "f32"
+) -> None:
     k, element = 64, {"f16": np.float16, "bf16": BF16}[dtype]
     a = rng().integers(-4, 5, (64, k)).astype(element)
     b = rng().integers(-4, 5, (n, k)).astype(element)
@@ -302,20 +329,29 @@ def wgmma_case(sim: Any, n: int, a_k: bool, b_k: bool, mode_a: int, mode_b: int,
   tl::wgmma_fence();
   for (int kk = 0; kk < 4; ++kk)
     tl::wgmma_m64n{n}k16_{dtype}_{acc}_ss<{int(not a_k)}, {int(not b_k)}>(
-        d, da + (({offset(step_a, box_a, mode_a)}) >> 4), db + (({offset(step_b, box_b, mode_b)}) >> 4), 1);
+        d, da + (({offset(step_a, box_a, mode_a)}) >> 4),
+        db + (({offset(step_b, box_b, mode_b)}) >> 4), 1);
   tl::wgmma_commit();
   tl::wgmma_wait<0>();
   for (int j = 0; j < {n // 8}; ++j)
-    for (int i = 0; i < 4; ++i)
-      C[(t / 32 * 16 + t % 32 / 4 + 8 * (i >> 1)) * {n} + 8 * j + t % 4 * 2 + (i & 1)] = d[4 * j + i];"""
-    source = sim.kernel(f"const unsigned short* A, const unsigned short* B, {ctype}* C", body, "wgmma mbarrier")
+    for (int i = 0; i < 4; ++i) {{
+      const int row = t / 32 * 16 + t % 32 / 4 + 8 * (i >> 1), column = 8 * j + t % 4 * 2 + (i & 1);
+      C[row * {n} + column] = d[4 * j + i];
+    }}"""
+    source = sim.kernel(
+        f"const unsigned short* A, const unsigned short* B, {ctype}* C", body, "wgmma mbarrier"
+    )
     c = np.zeros((64, n), np.float32 if acc == "f32" else np.float16)
-    sim.run(source, sa.view(np.uint16), sb.view(np.uint16), c, block=(128,), smem=8192 + len(sb) * 2)
+    sim.run(
+        source, sa.view(np.uint16), sb.view(np.uint16), c, block=(128,), smem=8192 + len(sb) * 2
+    )
     np.testing.assert_array_equal(c, 1 + a.astype(np.float32) @ b.astype(np.float32).T)
 
 
 @pytest.mark.parametrize("mode", [0, 1, 2, 3])
-@pytest.mark.parametrize(("a_k", "b_k"), [(True, True), (True, False), (False, True), (False, False)])
+@pytest.mark.parametrize(
+    ("a_k", "b_k"), [(True, True), (True, False), (False, True), (False, False)]
+)
 def test_wgmma_of_all_layouts(sim: Any, a_k: bool, b_k: bool, mode: int) -> None:
     wgmma_case(sim, 64, a_k, b_k, mode, mode, "f16")
 
@@ -334,7 +370,8 @@ def test_wgmma_with_a_in_registers(sim: Any) -> None:
     b = rng().integers(-4, 5, (16, 16)).astype(np.float16)  # N x K
     body = """  const int t = (int)threadIdx.x;
   half_t* s = (half_t*)buf_dyn_shmem;
-  for (int i = t; i < 256; i += 128) s[i / 16 * 16 + ((i % 16 / 8) ^ (i / 64 & 1)) * 8 + i % 8] = B[i];
+  for (int i = t; i < 256; i += 128)
+    s[i / 16 * 16 + ((i % 16 / 8) ^ (i / 64 & 1)) * 8 + i % 8] = B[i];
   tl::fence_proxy_async();
   tl::sync_threads();
   __align__(16) half_t a[8];
@@ -346,7 +383,9 @@ def test_wgmma_with_a_in_registers(sim: Any) -> None:
   tl::wgmma_commit();
   CHANGE
   tl::wgmma_wait<0>();
-  for (int i = 0; i < 8; ++i) C[(t / 32 * 16 + t % 32 / 4 + 8 * (i / 2 % 2)) * 16 + i / 4 * 8 + t % 4 * 2 + i % 2] = d[i];"""
+  const int row = t / 32 * 16 + t % 32 / 4, column = t % 4 * 2;
+  for (int i = 0; i < 8; ++i)
+    C[(row + 8 * (i / 2 % 2)) * 16 + i / 4 * 8 + column + i % 2] = d[i];"""
     source = sim.kernel("const half_t* A, const half_t* B, float* C", body, "wgmma mbarrier")
     c = np.zeros((64, 16), np.float32)
     options = {"block": (128,), "smem": 512}
@@ -360,7 +399,15 @@ def test_wgmma_with_a_in_registers(sim: Any) -> None:
 
 # ----------------------------------------------------------------------------------- atomics, types
 
-ATOMIC = {"int": "i4", "unsigned": "u4", "float": "f4", "double": "f8", "long long": "i8", "half_t": "f2", "bfloat16_t": BF16}
+ATOMIC = {
+    "int": "i4",
+    "unsigned": "u4",
+    "float": "f4",
+    "double": "f8",
+    "long long": "i8",
+    "half_t": "f2",
+    "bfloat16_t": BF16,
+}
 
 
 @pytest.mark.parametrize("ctype", ATOMIC)
@@ -375,12 +422,14 @@ def test_atomics(sim: Any, ctype: str) -> None:
 
 
 def test_conversions_of_all_halves(sim: Any) -> None:
-    body = "const int i = (int)(blockIdx.x * 256 + threadIdx.x); B[i] = (float)A[i]; C[i] = tl::cast<half_t>(B[i] * 1.0005f);"
+    body = """  const int i = (int)(blockIdx.x * 256 + threadIdx.x);
+  B[i] = (float)A[i];
+  C[i] = tl::cast<half_t>(B[i] * 1.0005f);"""
     a = np.arange(65536, dtype=np.uint16).view(np.float16)
     b, c = np.zeros(65536, np.float32), np.zeros(65536, np.float16)
     sim.run(sim.kernel("half_t* A, float* B, half_t* C", body), a, b, c, grid=(256,), block=(256,))
     np.testing.assert_array_equal(b, a.astype(np.float32))
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         want = (a.astype(np.float32) * np.float32(1.0005)).astype(np.float16)
     np.testing.assert_array_equal(c, want)
 
@@ -399,5 +448,32 @@ def test_static_shared_arrays(sim: Any) -> None:
 
 
 def test_print(sim: Any, capfd: Any) -> None:
-    sim.run(sim.kernel("int* A", 'if (threadIdx.x == 3) tl::print("%d %.1f\\n", 7, half_t(2.5f));', "print"), np.zeros(1, np.int32))
+    sim.run(
+        sim.kernel(
+            "int* A", 'if (threadIdx.x == 3) tl::print("%d %.1f\\n", 7, half_t(2.5f));', "print"
+        ),
+        np.zeros(1, np.int32),
+    )
     assert capfd.readouterr().out == "7 2.5\n"
+
+
+def test_traffic_is_counted_by_site(sim: Any) -> None:
+    body = """  int* s = (int*)buf_dyn_shmem;
+  const int t = (int)threadIdx.x;
+  s[t * 2] = A[t];
+  s[t * 2 + 1] = A[t * 8];
+  tl::sync_threads();
+  tl::store_vec(&B[t * 4], tl::load_vec<int, 4>(&s[t % 16 * 4]));"""
+    source = sim.kernel("const int* A, int* B", body)
+    a, b = np.zeros(256, np.int32), np.zeros(128, np.int32)
+    report = sim.run(source, a, b, smem=256, traffic=True)
+    seen = {(s.line, s.memory, s.writes): (s.units, s.ideal) for s in report.sites}
+    assert seen == {
+        (7, "shared", True): (2, 1),  # a stride of two words: two lanes in a bank
+        (7, "global", False): (4, 4),
+        (8, "shared", True): (2, 1),
+        (8, "global", False): (32, 4),  # a sector for each lane
+        (10, "shared", False): (4, 4),  # 16 bytes a lane: four passes, no conflict
+        (10, "global", True): (16, 16),
+    }
+    assert '"efficiency": 0.125' in report.to_json()

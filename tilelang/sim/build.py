@@ -33,8 +33,18 @@ _SIM_INCLUDE = Path(__file__).parent / "include"
 _DEVICE_HEADERS = Path(__file__).parents[1] / "templates" / "cuda"
 # -O1 keeps accesses as the text has them; contraction would make results depend on the processor.
 _FLAGS = (
-    "-std=c++17", "-O1", "-g1", "-w", "-march=native", "-fPIC", "-ffp-contract=off", "-fno-strict-aliasing",
-    "-fno-exceptions", "-fno-rtti", "-fno-optimize-sibling-calls", "-fvisibility=default",
+    "-std=c++17",
+    "-O1",
+    "-g1",
+    "-w",
+    "-march=native",
+    "-fPIC",
+    "-ffp-contract=off",
+    "-fno-strict-aliasing",
+    "-fno-exceptions",
+    "-fno-rtti",
+    "-fno-optimize-sibling-calls",
+    "-fvisibility=default",
 )
 _SITE = re.compile(r" ?\{(line|code):([0-9a-f]+)\}")
 _ERROR_BYTES = 4096
@@ -53,8 +63,19 @@ def build(source: str, kernels: Sequence[Kernel | str], instrument: bool = True)
     runtime_library()  # must be loaded before anything that refers to it
     host = host_source(source, names, GENERATED_FILE)
     flags = (*_FLAGS, *(host_compiler().instrument_flags() if instrument else ()))
-    path = build_once(kernel_folder(), [host.text, *flags, _headers_text()], lambda scratch, out: _make(host, flags, scratch, out))
-    return SimModule(path, host, names)
+
+    def library() -> Path:
+        parts = [host.text, *flags, _headers_text()]
+        return build_once(
+            kernel_folder(), parts, lambda scratch, out: _make(host, flags, scratch, out)
+        )
+
+    path = library()
+    try:
+        return SimModule(path, host, names)
+    except OSError:  # a damaged file in the cache
+        path.unlink()
+        return SimModule(library(), host, names)
 
 
 @functools.cache
@@ -67,14 +88,29 @@ def _make(host: HostSource, flags: Sequence[str], scratch: Path, output: Path) -
     text = scratch / GENERATED_FILE  # debug information may name this or the #line
     text.write_text(host.text, encoding="utf-8")
     complaints = run_compiler(
-        [*flags, f"-I{_SIM_INCLUDE}", f"-I{_DEVICE_HEADERS}", "-shared", "-nodefaultlibs", "-x", "c++", str(text), "-x", "none", "-o", str(output), "-lm", "-lc"]
+        [
+            *flags,
+            f"-I{_SIM_INCLUDE}",
+            f"-I{_DEVICE_HEADERS}",
+            "-shared",
+            "-nodefaultlibs",
+            "-x",
+            "c++",
+            str(text),
+            "-x",
+            "none",
+            "-o",
+            str(output),
+            "-lm",
+            "-lc",
+        ]
     )
     if complaints:
         lines = complaints.strip().splitlines()
         raise ToolchainError(
             "the C++ compiler refused the generated code:\n" + "\n".join(lines[:12]),
             code="TL0843",
-            help="the simulator runs generated code and code over the tl:: functions; it cannot run inline PTX",
+            help="the simulator runs generated code and code over tl:: functions, not inline PTX",
         )
 
 
@@ -96,30 +132,49 @@ class SimModule:
         args: Sequence[Any],
         ranges: Sequence[tuple[int, int, str, bool]] = (),
         check: bool = True,
+        traffic: bool = False,
         host_threads: int = 1,
         time_limit: float = 0.0,
     ) -> SimReport:
         """Runs one kernel to its end.
 
         args: ctypes values (c_void_p, c_int, a tensor map, …) in the order of the parameters.
+        traffic: count bank conflicts and sectors of every access (twice as slow).
         ranges: (address, bytes, name, writable) of all global memory that the kernel may access.
         """
         if kernel not in self.kernels:
-            raise ArgumentValueError(f"no kernel {kernel!r}; there are {', '.join(self.kernels)}", code="TL0930")
+            raise ArgumentValueError(
+                f"no kernel {kernel!r}; there are {', '.join(self.kernels)}", code="TL0930"
+            )
         grid3, block3 = _three(grid), _three(block)
         _check_shape(kernel, grid3, block3, smem)
         counters = (ctypes.c_uint64 * len(COUNTERS))()
         if 0 in grid3:
             return SimReport(kernel, grid3, block3, smem, 0.0, dict.fromkeys(COUNTERS, 0))
         pointers = (ctypes.c_void_p * max(1, len(args)))(*(ctypes.addressof(a) for a in args))
-        table = (Range * max(1, len(ranges)))(*(Range(p, n, name.encode(), w) for p, n, name, w in ranges))
+        table = (Range * max(1, len(ranges)))(
+            *(Range(p, n, name.encode(), w) for p, n, name, w in ranges)
+        )
         sites = (Site * _MAX_SITES)()
         error, kind = (ctypes.create_string_buffer(_ERROR_BYTES) for _ in range(2))
         request = Request(
             ctypes.cast(getattr(self._library, entry_name(kernel)), ctypes.c_void_p).value,
-            ctypes.addressof(pointers), (ctypes.c_uint * 3)(*grid3), (ctypes.c_uint * 3)(*block3), smem, check,
-            host_threads, time_limit, table, len(ranges), ctypes.addressof(error), ctypes.addressof(kind), _ERROR_BYTES,
-            counters, sites, len(sites),
+            ctypes.addressof(pointers),
+            (ctypes.c_uint * 3)(*grid3),
+            (ctypes.c_uint * 3)(*block3),
+            smem,
+            check,
+            traffic,
+            host_threads,
+            time_limit,
+            table,
+            len(ranges),
+            ctypes.addressof(error),
+            ctypes.addressof(kind),
+            _ERROR_BYTES,
+            counters,
+            sites,
+            len(sites),
         )
         start = time.perf_counter()
         failed = runtime_library().tlsim_launch(ctypes.byref(request))
@@ -128,7 +183,15 @@ class SimModule:
             raise self._error(kernel, kind.value.decode(), error.value.decode(errors="replace"))
         traffic = tuple(self._site_report(s) for s in sites[: request.site_count])
         totals = dict(zip(COUNTERS, counters, strict=True))
-        return SimReport(kernel, grid3, block3, smem, seconds, totals, tuple(sorted(traffic, key=lambda s: s.line)))
+        return SimReport(
+            kernel,
+            grid3,
+            block3,
+            smem,
+            seconds,
+            totals,
+            tuple(sorted(traffic, key=lambda s: s.line)),
+        )
 
     def line_of(self, code: int) -> int | None:
         """The generated line of an offset into the library's code."""
@@ -152,7 +215,16 @@ class SimModule:
     def _site_report(self, s: Site) -> SiteReport:
         line = s.site & ~_LINE_SITE if s.site & _LINE_SITE else self.line_of(s.site) or 0
         memory = "shared" if s.flags & 2 else "global"
-        return SiteReport(line, self.user_span(line), memory, bool(s.flags & 1), s.requests, s.bytes, s.units, s.ideal)
+        return SiteReport(
+            line,
+            self.user_span(line),
+            memory,
+            bool(s.flags & 1),
+            s.requests,
+            s.bytes,
+            s.units,
+            s.ideal,
+        )
 
     def _error(self, kernel: str, kind: str, text: str) -> SimulatorError:
         lines: list[int] = []
@@ -180,14 +252,19 @@ def _three(extents: Sequence[int]) -> tuple[int, int, int]:
     return int(x), int(y), int(z)
 
 
-def _check_shape(kernel: str, grid: tuple[int, int, int], block: tuple[int, int, int], smem: int) -> None:
+def _check_shape(
+    kernel: str, grid: tuple[int, int, int], block: tuple[int, int, int], smem: int
+) -> None:
     """What a real launch would refuse."""
     threads = block[0] * block[1] * block[2]
     if not 1 <= threads <= _MAX_THREADS:
-        raise ArgumentValueError(f"{kernel}: a block has 1 to {_MAX_THREADS} threads, not {threads}", code="TL0931")
+        raise ArgumentValueError(
+            f"{kernel}: a block has 1 to {_MAX_THREADS} threads, not {threads}", code="TL0931"
+        )
     if grid[0] >= 2**31 or grid[1] >= 2**16 or grid[2] >= 2**16 or min(grid) < 0:
         raise ArgumentValueError(f"{kernel}: the grid {grid} is too large", code="TL0932")
     if not 0 <= smem <= _MAX_SHARED:
         raise ArgumentValueError(
-            f"{kernel}: {smem} bytes of dynamic shared memory, the most is {_MAX_SHARED}", code="TL0933"
+            f"{kernel}: {smem} bytes of dynamic shared memory, the most is {_MAX_SHARED}",
+            code="TL0933",
         )

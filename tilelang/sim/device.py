@@ -53,8 +53,8 @@ def tensor_map(
     """A descriptor, innermost first; `strides` are in bytes and leave out the innermost."""
     if not 1 <= len(dims) <= 5 or len(box) != len(dims) or len(strides) != len(dims) - 1:
         raise ArgumentValueError(
-            f"a tensor map has 1 to 5 dimensions, and a stride for all but one; got dims {list(dims)}, "
-            f"strides {list(strides)}, box {list(box)}",
+            "a tensor map has 1 to 5 dimensions, and a stride for all but the first; got dims "
+            f"{list(dims)}, strides {list(strides)}, box {list(box)}",
             code="TL0934",
         )
     out = SimTensorMap(base=address, rank=len(dims), element_bytes=dtype.bytes, swizzle=swizzle)
@@ -80,7 +80,13 @@ def run_program(
         values = [run.argument(a) for a in kernel.args]
         reports.append(
             module.launch(
-                kernel.name, grid, kernel.block, kernel.dynamic_smem, values, run.ranges(kernel), check
+                kernel.name,
+                grid,
+                kernel.block,
+                kernel.dynamic_smem,
+                values,
+                run.ranges(kernel),
+                check,
             )
         )
     return [run.arrays[program.params[i]] for i in program.outputs], reports  # type: ignore[index]
@@ -110,7 +116,8 @@ class _Run:
         """Sizes that are variables get their values; the others must agree."""
         if array.ndim != buffer.ndim:
             raise ArgumentValueError(
-                f"{buffer.name} has {buffer.ndim} dimensions, the argument {array.ndim}", code="TL0936"
+                f"{buffer.name} has {buffer.ndim} dimensions, the argument {array.ndim}",
+                code="TL0936",
             )
         self.arrays[buffer] = array
         strides = [s // array.itemsize for s in array.strides]
@@ -123,7 +130,8 @@ class _Run:
         for want, got in sizes:
             if self._known(want) not in (None, got):
                 raise ArgumentValueError(
-                    f"{buffer.name}: a size of {want} is expected where the argument has {got}", code="TL0937"
+                    f"{buffer.name}: a size of {want} is expected where the argument has {got}",
+                    code="TL0937",
                 )
 
     def _known(self, e: Expr) -> int | None:
@@ -135,7 +143,9 @@ class _Run:
     def _allocate(self, buffer: Buffer) -> np.ndarray[Any, Any]:
         import numpy as np
 
-        return np.empty([int(evaluate(s, self.values)) for s in buffer.shape], buffer.dtype.as_numpy())
+        return np.empty(
+            [int(evaluate(s, self.values)) for s in buffer.shape], buffer.dtype.as_numpy()
+        )
 
     def argument(self, a: Buffer | Var | TensorMap) -> Any:
         """The ctypes value of a kernel's argument."""
@@ -152,7 +162,11 @@ class _Run:
     def ranges(self, kernel: Kernel) -> list[tuple[int, int, str, bool]]:
         """The memory of the kernel's tensors."""
         written = _written(kernel)
-        used = {a.buffer.root() if isinstance(a, TensorMap) else a.root() for a in kernel.args if not isinstance(a, Var)}
+        used = {
+            a.buffer.root() if isinstance(a, TensorMap) else a.root()
+            for a in kernel.args
+            if not isinstance(a, Var)
+        }
         return [
             (array.ctypes.data, _extent(array), buffer.name, buffer in written)
             for buffer, array in self.arrays.items()
@@ -162,7 +176,9 @@ class _Run:
 
 def _extent(array: np.ndarray[Any, Any]) -> int:
     """Bytes from the first to the end of the last element."""
-    return sum((n - 1) * s for n, s in zip(array.shape, array.strides, strict=True)) + array.itemsize
+    return (
+        sum((n - 1) * s for n, s in zip(array.shape, array.strides, strict=True)) + array.itemsize
+    )
 
 
 def _ints(sizes: Sequence[Expr], values: Mapping[Var, Any]) -> list[int]:
@@ -175,7 +191,9 @@ def _as_array(buffer: Buffer, value: Any) -> np.ndarray[Any, Any]:
 
     if not isinstance(value, np.ndarray) and hasattr(value, "data_ptr"):  # torch, bfloat16 included
         value = value.detach().view(value.dtype)
-        flat = (ctypes.c_uint8 * (value.untyped_storage().nbytes())).from_address(value.untyped_storage().data_ptr())
+        flat = (ctypes.c_uint8 * (value.untyped_storage().nbytes())).from_address(
+            value.untyped_storage().data_ptr()
+        )
         strides = [s * value.element_size() for s in value.stride()]
         offset = value.storage_offset() * value.element_size()
         return np.ndarray(tuple(value.shape), buffer.dtype.as_numpy(), flat, offset, strides)
@@ -215,6 +233,10 @@ def _pointed(call: Call, every: bool) -> set[Buffer]:
     uses = TABLE[call.op].pointers if call.op in TABLE else {}
     out: set[Buffer] = set()
     for i, a in enumerate(call.args):
-        if isinstance(a, Call) and a.op == "address_of" and (every or uses.get(i, "read") != "read"):
+        if (
+            isinstance(a, Call)
+            and a.op == "address_of"
+            and (every or uses.get(i, "read") != "read")
+        ):
             out.add(a.args[0].buffer.root())  # type: ignore[attr-defined]
     return out

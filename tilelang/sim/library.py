@@ -21,8 +21,24 @@ _FLAGS = ("-std=c++17", "-O2", "-march=native", "-fPIC", "-Wall", "-Wextra", "-p
 
 # Counters of `runtime/report.h`, in its order.
 COUNTERS = (
-    "threads", "accesses", "barriers", "named_barriers", "warp_syncs", "shuffles", "ldmatrix", "stmatrix", "mma",
-    "wgmma", "cp_async", "cp_async_bytes", "tma_loads", "tma_stores", "tma_bytes", "mbarrier_waits", "atomics", "flops",
+    "threads",
+    "accesses",
+    "barriers",
+    "named_barriers",
+    "warp_syncs",
+    "shuffles",
+    "ldmatrix",
+    "stmatrix",
+    "mma",
+    "wgmma",
+    "cp_async",
+    "cp_async_bytes",
+    "tma_loads",
+    "tma_stores",
+    "tma_bytes",
+    "mbarrier_waits",
+    "atomics",
+    "flops",
 )
 
 
@@ -30,7 +46,10 @@ class Range(ctypes.Structure):
     """TlsimRange of `runtime/launch.cc`."""
 
     _fields_ = (
-        ("begin", ctypes.c_void_p), ("bytes", ctypes.c_uint64), ("name", ctypes.c_char_p), ("writable", ctypes.c_int),
+        ("begin", ctypes.c_void_p),
+        ("bytes", ctypes.c_uint64),
+        ("name", ctypes.c_char_p),
+        ("writable", ctypes.c_int),
     )
 
 
@@ -38,8 +57,12 @@ class Site(ctypes.Structure):
     """TlsimSite of `runtime/launch.cc`."""
 
     _fields_ = (
-        ("site", ctypes.c_uint32), ("flags", ctypes.c_uint32), ("requests", ctypes.c_uint64),
-        ("bytes", ctypes.c_uint64), ("units", ctypes.c_uint64), ("ideal", ctypes.c_uint64),
+        ("site", ctypes.c_uint32),
+        ("flags", ctypes.c_uint32),
+        ("requests", ctypes.c_uint64),
+        ("bytes", ctypes.c_uint64),
+        ("units", ctypes.c_uint64),
+        ("ideal", ctypes.c_uint64),
     )
 
 
@@ -47,11 +70,23 @@ class Request(ctypes.Structure):
     """TlsimRequest of `runtime/launch.cc`."""
 
     _fields_ = (
-        ("entry", ctypes.c_void_p), ("args", ctypes.c_void_p), ("grid", ctypes.c_uint * 3), ("block", ctypes.c_uint * 3),
-        ("shared_bytes", ctypes.c_uint64), ("check", ctypes.c_int), ("host_threads", ctypes.c_int),
-        ("time_limit", ctypes.c_double), ("ranges", ctypes.POINTER(Range)), ("range_count", ctypes.c_int),
-        ("error", ctypes.c_char_p), ("error_kind", ctypes.c_char_p), ("error_size", ctypes.c_int),
-        ("counters", ctypes.POINTER(ctypes.c_uint64)), ("sites", ctypes.POINTER(Site)), ("site_capacity", ctypes.c_int),
+        ("entry", ctypes.c_void_p),
+        ("args", ctypes.c_void_p),
+        ("grid", ctypes.c_uint * 3),
+        ("block", ctypes.c_uint * 3),
+        ("shared_bytes", ctypes.c_uint64),
+        ("check", ctypes.c_int),
+        ("count_traffic", ctypes.c_int),
+        ("host_threads", ctypes.c_int),
+        ("time_limit", ctypes.c_double),
+        ("ranges", ctypes.POINTER(Range)),
+        ("range_count", ctypes.c_int),
+        ("error", ctypes.c_char_p),
+        ("error_kind", ctypes.c_char_p),
+        ("error_size", ctypes.c_int),
+        ("counters", ctypes.POINTER(ctypes.c_uint64)),
+        ("sites", ctypes.POINTER(Site)),
+        ("site_capacity", ctypes.c_int),
         ("site_count", ctypes.c_int),
     )
 
@@ -62,7 +97,9 @@ def runtime_library() -> ctypes.CDLL:
     sources = sorted(RUNTIME_FOLDER.glob("*.cc"))
     headers = sorted([*RUNTIME_FOLDER.glob("*.h"), *(_INCLUDE_FOLDER / "tlsim").glob("*.h")])
     texts = [p.read_text(encoding="utf-8") for p in (*sources, *headers)]
-    path = build_once(runtime_folder(), [*_FLAGS, *texts], lambda scratch, out: _make(sources, scratch, out))
+    path = build_once(
+        runtime_folder(), [*_FLAGS, *texts], lambda scratch, out: _make(sources, scratch, out)
+    )
     library = ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
     library.tlsim_launch.argtypes = [ctypes.POINTER(Request)]
     if library.tlsim_counter_count() != len(COUNTERS):
@@ -79,7 +116,14 @@ def _make(sources: list[Path], scratch: Path, output: Path) -> None:
     while waiting or running:
         while waiting and len(running) < (os.cpu_count() or 1):
             source = waiting.pop()
-            command = [compiler.path, *_FLAGS, "-c", str(source), "-o", str(scratch / f"{source.stem}.o")]
+            command = [
+                compiler.path,
+                *_FLAGS,
+                "-c",
+                str(source),
+                "-o",
+                str(scratch / f"{source.stem}.o"),
+            ]
             running.append(subprocess.Popen(command, stderr=subprocess.PIPE, text=True))
         done = running.pop(0)
         _, complaints = done.communicate()

@@ -18,8 +18,9 @@ __all__ = ["SimReport", "SiteReport"]
 class SiteReport:
     """Traffic of one access in the kernel.
 
-    line: of the generated text; span: the user's, if known. memory: "shared" or "global". requests: instructions of a warp. bytes: what the lanes asked for.
-    units: shared-memory wavefronts or 32-byte sectors; ideal: the least number for these bytes.
+    line: of the generated text; span: the user's, if known. memory: "shared" or "global".
+    requests: instructions of a warp. bytes: what the lanes asked for. units: shared-memory
+    wavefronts or 32-byte sectors; ideal: the least number for these bytes.
     """
 
     line: int
@@ -51,10 +52,18 @@ class SimReport:
 
     def as_dict(self) -> dict[str, object]:
         return {
-            "kernel": self.kernel, "grid": list(self.grid), "block": list(self.block),
-            "shared_bytes": self.shared_bytes, "seconds": self.seconds, "counters": dict(self.counters),
+            "kernel": self.kernel,
+            "grid": list(self.grid),
+            "block": list(self.block),
+            "shared_bytes": self.shared_bytes,
+            "seconds": self.seconds,
+            "counters": dict(self.counters),
             "sites": [
-                {**vars(s), "span": None if s.span is None else s.span.place, "efficiency": s.efficiency}
+                {
+                    **vars(s),
+                    "span": None if s.span is None else s.span.place,
+                    "efficiency": s.efficiency,
+                }
                 for s in self.sites
             ],
         }
@@ -63,16 +72,17 @@ class SimReport:
         return json.dumps(self.as_dict(), indent=2)
 
     def __str__(self) -> str:
-        lines = [
-            f"{self.kernel}: grid {self.grid}, block {self.block}, {self.shared_bytes} bytes of dynamic shared "
-            f"memory, simulated in {self.seconds:.3f} s"
-        ]
+        head = f"{self.kernel}: grid {self.grid}, block {self.block}, {self.shared_bytes} bytes of"
+        lines = [f"{head} dynamic shared memory, simulated in {self.seconds:.3f} s"]
         lines += [f"  {name:16} {value}" for name, value in self.counters.items() if value]
-        for s in self.sites:
-            where = "" if s.span is None else f", {s.span.place}"
-            unit = "wavefronts" if s.memory == "shared" else "sectors"
-            lines.append(
-                f"  line {s.line}{where}: {s.memory} {'write' if s.writes else 'read'}, {s.requests} requests, {s.units} {unit}, "
-                f"ideal {s.ideal} ({100 * s.efficiency:.0f} %)"
-            )
-        return "\n".join(lines)
+        return "\n".join([*lines, *map(_site_line, self.sites)])
+
+
+def _site_line(s: SiteReport) -> str:
+    where = f"line {s.line}" if s.span is None else f"line {s.line}, {s.span.place}"
+    unit = "wavefronts" if s.memory == "shared" else "sectors"
+    access = f"{s.memory} {'write' if s.writes else 'read'}"
+    percent = f"{100 * s.efficiency:.0f} %"
+    return (
+        f"  {where}: {access}, {s.requests} requests, {s.units} {unit}, ideal {s.ideal} ({percent})"
+    )

@@ -16,7 +16,8 @@ __all__ = ["HostSource", "entry_name", "host_source"]
 
 _LINE = re.compile(r'^[ \t]*#[ \t]*line[ \t]+(\d+)(?:[ \t]+"((?:[^"\\]|\\.)*)")?[ \t]*$')
 _DYNAMIC_SHARED = re.compile(
-    r"extern\s+__shared__\s+(?:__align__\(\d+\)\s+|alignas\(\d+\)\s+)?([\w:<>, ]+?)\s+(\w+)\s*\[\s*\]\s*;"
+    r"extern\s+__shared__\s+(?:__align__\(\d+\)\s+|alignas\(\d+\)\s+)?"
+    r"([\w:<>, ]+?)\s+(\w+)\s*\[\s*\]\s*;"
 )
 _STATIC_SHARED = re.compile(
     r"(?<!extern )__shared__\s+(?:__align__\((\d+)\)\s+)?([\w:<>, ]+?)\s+(\w+)\s*\[([^\]]+)\]\s*;"
@@ -26,14 +27,14 @@ _WGMMA = re.compile(r"\bwgmma_m64n(\d+)k(\d+)_(\w+?)_(\w+?)_(ss|rs)\b")
 
 @dataclass(frozen=True)
 class HostSource:
-    """text: what is compiled. user_lines: generated line -> (file, line) of the user, from #line."""
+    """text: what is compiled. user_lines: generated line -> (file, line) of the user's #line."""
 
     text: str
     user_lines: dict[int, tuple[str, int]]
 
 
 def entry_name(kernel: str) -> str:
-    """The function of the library that calls a kernel with an array of pointers to its arguments."""
+    """The library's function that calls a kernel with an array of pointers to its arguments."""
     return f"tlsim_entry_{kernel}"
 
 
@@ -45,9 +46,12 @@ def host_source(source: str, kernels: Sequence[str], file: str) -> HostSource:
     text = _STATIC_SHARED.sub(_static_shared, text)
     entries = []
     for name in kernels:
-        text = re.sub(rf"(__global__\s[^;{{}}]*?)\b{name}(\s*\()", rf"\1tlsim_kernel_{name}\2", text)
+        text = re.sub(
+            rf"(__global__\s[^;{{}}]*?)\b{name}(\s*\()", rf"\1tlsim_kernel_{name}\2", text
+        )
         entries.append(
-            f'extern "C" TLSIM_UNCHECKED void {entry_name(name)}(void* const* args) {{ tlsim::call(tlsim_kernel_{name}, args); }}'
+            f'extern "C" TLSIM_UNCHECKED void {entry_name(name)}(void* const* args) '
+            f"{{ tlsim::call(tlsim_kernel_{name}, args); }}"
         )
     prefix = ["#include <tl/core.h>", *_wgmma_definitions(source), f'#line 1 "{file}"']
     return HostSource("\n".join([*prefix, text, '#line 1 "entries"', *entries, ""]), user_lines)
@@ -72,7 +76,8 @@ def _take_line_directives(source: str) -> tuple[dict[int, tuple[str, int]], list
 def _static_shared(match: re.Match[str]) -> str:
     align, ctype, name, extent = match[1] or "16", match[2], match[3], match[4]
     array = f"{ctype}(*)[{extent}]"
-    return f'{ctype} (&{name})[{extent}] = *({array})tlsim_static_shared("{name}", sizeof({ctype}[{extent}]), {align});'
+    place = f'tlsim_static_shared("{name}", sizeof({ctype}[{extent}]), {align})'
+    return f"{ctype} (&{name})[{extent}] = *({array}){place};"
 
 
 def _wgmma_definitions(source: str) -> list[str]:

@@ -21,7 +21,14 @@ from pathlib import Path
 from tilelang.config import env
 from tilelang.errors import ToolchainError
 
-__all__ = ["Compiler", "build_once", "host_compiler", "kernel_folder", "run_compiler", "runtime_folder"]
+__all__ = [
+    "Compiler",
+    "build_once",
+    "host_compiler",
+    "kernel_folder",
+    "run_compiler",
+    "runtime_folder",
+]
 
 _MACHINES = frozenset({"x86_64", "aarch64", "arm64"})
 
@@ -55,7 +62,8 @@ def host_compiler() -> Compiler:
     machine = platform.machine()
     if platform.system() != "Linux" or machine not in _MACHINES:
         raise ToolchainError(
-            f"the GPU simulator runs on Linux on x86-64 and aarch64, not on {platform.system()} {machine}",
+            f"the GPU simulator runs on Linux on x86-64 and aarch64, not on {platform.system()} "
+            f"{machine}",
             code="TL0840",
             help="use target 'llvm' to run kernels on this CPU",
         )
@@ -96,7 +104,10 @@ def run_compiler(arguments: Sequence[str]) -> str:
     try:
         done = subprocess.run(
             [host_compiler().path, *arguments],
-            capture_output=True, text=True, timeout=timeout, check=False,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
         )
     except subprocess.TimeoutExpired as error:
         raise ToolchainError(

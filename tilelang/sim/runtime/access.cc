@@ -85,13 +85,15 @@ static inline void on_access(const void* p, size_t bytes, bool writes, const voi
   if (!fiber) return;
   Block& block = *fiber->block;
   const uintptr_t address = reinterpret_cast<uintptr_t>(p);
-  if (!block.check) return;
+  if (!block.check && !block.count_traffic) return;
   const Site site = static_cast<Site>(reinterpret_cast<uintptr_t>(code) - block.launch.code_begin) & ~kLineSite;
   if (address - fiber->stack < Stacks::kSize) {
     if (__builtin_expect(!fiber->in_flight.empty(), 0)) check_registers(*fiber, address, bytes, writes, site);
     return;
   }
   ++block.counters.accesses;
+  if (block.count_traffic) block.count_access(*fiber, p, bytes, writes, site);
+  if (!block.check) return;
   if (__builtin_expect((address & (alignment - 1)) != 0, 0))
     block.fail(*fiber, "misaligned",
                format("thread %u %s %zu bytes at an address that is not a multiple of %zu%s", fiber->id,

@@ -64,6 +64,7 @@ constexpr size_t kAlignment = 1024;  // of dynamic shared memory: what a 128-byt
 Block::Block(Launch& launch, Scheduler& scheduler) : launch(launch), scheduler(scheduler) {
   const unsigned count = launch.block.x * launch.block.y * launch.block.z;
   check = launch.check;
+  count_traffic = launch.count_traffic;
   threads.resize(count);
   stacks.reserve(count);
   warps.resize((count + 31) / 32);
@@ -135,6 +136,7 @@ bool Block::run(TlsimDim3 block_index) {
   if (!failed && !uninitialised.empty()) report("uninitialised", uninitialised);
   if (!failed && alive) describe_deadlock();
   if (!failed) finish_units();
+  if (count_traffic) close_groups();
   for (Fiber& f : threads) f.view = View{};
   return !failed;
 }

@@ -83,7 +83,21 @@ struct Collective {
   LaneOperand lane[32];
 };
 
+// One instruction of a warp: the lanes that have come to it, and their addresses.
+struct LaneGroup {
+  uint32_t lanes;
+  uint8_t bytes;
+  bool shared, writes;
+  uintptr_t address[32];
+};
+struct SiteGroups {
+  uint32_t closed = 0;  // instructions that are counted already
+  uint32_t passed[32] = {};
+  std::deque<LaneGroup> open;
+};
+
 struct Warp {
+  std::unordered_map<uint64_t, SiteGroups> groups;  // site << 1 | writes
   unsigned alive;  // lanes that exist and have not returned
   std::vector<std::unique_ptr<Collective>> open;
   std::unique_ptr<Collective> spare;  // the last one that was completed, to be used again
@@ -195,6 +209,10 @@ struct Block {
   // The fiber looks again and again at memory that another thread changes.
   void poll(Fiber& fiber);
 
+  // Counting of ordinary accesses, if the launch wants it.
+  void count_access(Fiber& fiber, const void* p, size_t bytes, bool writes, Site site);
+  void close_group(Site site, const LaneGroup& group);
+  void close_groups();
   SiteTraffic& traffic(Site site, bool shared, bool writes) {
     return sites[static_cast<uint64_t>(site) << 2 | static_cast<uint64_t>(shared) << 1 | static_cast<uint64_t>(writes)];
   }
@@ -226,7 +244,7 @@ struct Block {
   TlsimDim3 index{};
   std::string error, error_kind;
   std::string uninitialised;  // the first such read, to be reported unless something explains it
-  bool failed = false, check = false;
+  bool failed = false, check = false, count_traffic = false;
 
   std::unique_ptr<unsigned char[]> shared_memory;
   uintptr_t shared_base = 0;

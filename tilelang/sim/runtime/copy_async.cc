@@ -39,6 +39,10 @@ void tlsim_cp_async(void* dst, const void* src, int bytes, int pred, int line) {
     block.access(self, dst, static_cast<size_t>(bytes), true, actor);
     if (pred) block.access(self, src, static_cast<size_t>(bytes), false, actor);
   }
+  if (block.count_traffic) {
+    block.count_access(self, dst, static_cast<size_t>(bytes), true, site);
+    if (pred) block.count_access(self, src, static_cast<size_t>(bytes), false, site);
+  }
   ++block.counters.cp_async;
   block.counters.cp_async_bytes += static_cast<uint64_t>(bytes);
   self.open_copies.push_back({static_cast<unsigned char*>(dst), static_cast<const unsigned char*>(src), bytes, pred != 0});

@@ -95,7 +95,7 @@ struct TlsimRequest {
   void* const* args;
   unsigned grid[3], block[3];
   uint64_t shared_bytes;
-  int check, host_threads;
+  int check, count_traffic, host_threads;
   double time_limit;
   const TlsimRange* ranges;
   int range_count;
@@ -117,6 +117,7 @@ int tlsim_launch(TlsimRequest* request) {
   launch.block = {request->block[0], request->block[1], request->block[2]};
   launch.shared_bytes = request->shared_bytes;
   launch.check = request->check != 0;
+  launch.count_traffic = request->count_traffic != 0;
   launch.time_limit = request->time_limit;
   launch.deadline = request->time_limit > 0 ? sim::now() + request->time_limit : 0;
   dl_iterate_phdr(sim::find_code, &launch);

@@ -26,6 +26,7 @@ struct Launch {
   TlsimDim3 grid{}, block{};
   size_t shared_bytes = 0;
   bool check = true;
+  bool count_traffic = false;  // of ordinary loads and stores, by site
   double time_limit = 0;  // seconds for the whole launch; 0: none
   std::vector<GlobalRange> ranges;
   uintptr_t code_begin = 0, code_end = 0;  // the loaded kernel: its constants may be read

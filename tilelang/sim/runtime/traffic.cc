@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// Counts what ordinary loads and stores cost: bank conflicts of shared memory, sectors of global.
+//
+// Lanes run one after the other here, so the n-th time that a lane passes an access belongs with
+// the n-th time of the other lanes: on the GPU these are one instruction of the warp.
+#include <algorithm>
+
+#include "block.h"
+
+namespace sim {
+
+namespace {
+
+constexpr size_t kBankBytes = 4, kBanks = 32, kSectorBytes = 32;
+
+// Distinct pieces of `unit` bytes that the lanes [first, end) touch, sorted.
+unsigned distinct(const LaneGroup& group, unsigned first, unsigned end, size_t unit, uintptr_t* out) {
+  unsigned count = 0;
+  for (unsigned lane = first; lane < end; ++lane) {
+    if (!(group.lanes >> lane & 1)) continue;
+    const uintptr_t begin = group.address[lane] / unit, last = (group.address[lane] + group.bytes - 1) / unit;
+    for (uintptr_t piece = begin; piece <= last; ++piece) out[count++] = piece;
+  }
+  std::sort(out, out + count);
+  return static_cast<unsigned>(std::unique(out, out + count) - out);
+}
+
+// Up to 128 bytes of different banks go in one pass; wide accesses are split by groups of lanes
+// (CUDA C++ Best Practices Guide, shared memory and memory banks).
+void add_shared(const LaneGroup& group, SiteTraffic& traffic) {
+  const unsigned together = group.bytes <= 4 ? 32 : group.bytes <= 8 ? 16 : 8;
+  uintptr_t words[32 * 8];
+  for (unsigned first = 0; first < 32; first += together) {
+    const unsigned count = distinct(group, first, first + together, kBankBytes, words);
+    unsigned per_bank[kBanks] = {}, passes = 0;
+    for (unsigned i = 0; i < count; ++i) passes = std::max(passes, ++per_bank[words[i] % kBanks]);
+    traffic.units += passes;
+    traffic.ideal += (count + kBanks - 1) / kBanks;
+  }
+}
+
+void add_global(const LaneGroup& group, SiteTraffic& traffic) {
+  uintptr_t pieces[32 * 32];
+  const unsigned sectors = distinct(group, 0, 32, kSectorBytes, pieces);
+  traffic.units += sectors;
+  const unsigned bytes = distinct(group, 0, 32, 1, pieces);
+  traffic.ideal += (bytes + kSectorBytes - 1) / kSectorBytes;
+}
+
+}  // namespace
+
+void Block::close_group(Site site, const LaneGroup& group) {
+  SiteTraffic& into = traffic(site, group.shared, group.writes);
+  ++into.requests;
+  into.bytes += static_cast<uint64_t>(group.bytes) * static_cast<uint64_t>(__builtin_popcount(group.lanes));
+  if (group.shared)
+    add_shared(group, into);
+  else
+    add_global(group, into);
+}
+
+void Block::count_access(Fiber& fiber, const void* p, size_t bytes, bool writes, Site site) {
+  if (bytes == 0 || bytes > 32) return;
+  Warp& warp = warps[fiber.warp];
+  // A site may both read and write (an atomic update, an inlined copy).
+  const uint64_t key = static_cast<uint64_t>(site) << 1 | static_cast<uint64_t>(writes);
+  SiteGroups& groups = warp.groups[key];
+  const uint32_t turn = groups.passed[fiber.lane]++ - groups.closed;
+  while (groups.open.size() <= turn) groups.open.push_back(LaneGroup{});
+  LaneGroup& group = groups.open[turn];
+  group.shared = is_shared(p);
+  group.writes = writes;
+  group.bytes = static_cast<uint8_t>(bytes);
+  group.lanes |= 1u << fiber.lane;
+  group.address[fiber.lane] = reinterpret_cast<uintptr_t>(p);
+  while (!groups.open.empty() && (groups.open.front().lanes & warp.alive) == warp.alive) {
+    close_group(site, groups.open.front());
+    groups.open.pop_front();
+    ++groups.closed;
+  }
+}
+
+void Block::close_groups() {
+  for (Warp& warp : warps) {
+    for (auto& [key, groups] : warp.groups)
+      for (const LaneGroup& group : groups.open) close_group(static_cast<Site>(key >> 1), group);
+    warp.groups.clear();
+  }
+}
+
+}  // namespace sim
