@@ -172,7 +172,7 @@ _MAKE: dict[str, Callable[[ir.Expr, int], ir.Expr]] = {
     ),
 }
 
-fast = settings(deadline=None, max_examples=150, suppress_health_check=list(HealthCheck))
+fast = settings(deadline=None, max_examples=200, suppress_health_check=list(HealthCheck))
 
 
 @fast

@@ -125,7 +125,7 @@ def _arithmetic(f: Facts, e: Any) -> Expr:
         return _bounded(f, e)
     kept = _chain(f, e) if type(e) in _CHAIN else inside(f, e)
     new = expression(f, f.linear(e), e.dtype)
-    # a quotient taken apart, (8*c + t) // 4 = 2*c + t // 4, costs the same and lets loops hoist a part
+    # a quotient taken apart, (8*c + t) // 4 = 2*c + t // 4, costs the same; loops hoist a part
     worth = 0 if type(e) is FloorDiv else 1
     return kept if new is None or cost(f, new) + worth > cost(f, kept) else new
 

@@ -76,3 +76,66 @@ _SPECIAL: dict[type, Callable[[Any, Any], Any]] = {
     E.Select: lambda s, e: s.value(e.a) if s.value(e.cond) else s.value(e.b),
     E.IfThenElse: lambda s, e: s.value(e.a) if s.value(e.cond) else s.value(e.b),
 }
+
+
+# ------------------------------------------------------------------------------------- on arrays
+
+
+def evaluate_arrays(e: E.Expr, env: Mapping[E.Var, Any]) -> Any:
+    """`e` for numpy integer arrays (int64, broadcast together): exact while values fit 64 bits.
+
+    Both sides of a select are computed. Dtypes are not wrapped: this is for index arithmetic.
+    """
+    return _Arrays(env).value(e)
+
+
+class _Arrays:
+    def __init__(self, env: Mapping[E.Var, Any]) -> None:
+        self.env = env
+        self.memo: dict[E.Expr, Any] = {}
+
+    def value(self, e: E.Expr) -> Any:
+        hit = self.memo.get(e)
+        if hit is None:
+            hit = self.memo[e] = self._compute(e)
+        return hit
+
+    def _compute(self, e: Any) -> Any:
+        import numpy as np
+
+        kind = type(e)
+        if kind is E.Var:
+            return self.env[e]
+        if kind is E.Const:
+            return e.value
+        if kind is E.Cast and e.to.is_int:
+            return self.value(e.a)
+        if kind in (E.Select, E.IfThenElse):
+            return np.where(self.value(e.cond), self.value(e.a), self.value(e.b))
+        rule = _ARRAY_OPS.get(kind.__name__)
+        if rule is None:
+            raise InternalError(f"cannot evaluate {kind.__name__} on arrays: `{e}`")
+        return rule(np, *(self.value(c) for c in e.children))
+
+
+def _array_trunc_div(np: Any, a: Any, b: Any) -> Any:
+    q = np.abs(a) // np.abs(b)
+    return np.where((np.asarray(a) < 0) == (np.asarray(b) < 0), q, -q)
+
+
+_ARRAY_OPS: dict[str, Callable[..., Any]] = {
+    **{
+        name: lambda np, a, b, f=rule: f(a, b)
+        for name, rule in (fold.INT | fold.COMPARE).items()
+        if name not in ("Min", "Max", "TruncDiv", "TruncMod")
+    },
+    "Min": lambda np, a, b: np.minimum(a, b),
+    "Max": lambda np, a, b: np.maximum(a, b),
+    "TruncDiv": _array_trunc_div,
+    "TruncMod": lambda np, a, b: a - b * _array_trunc_div(np, a, b),
+    "Neg": lambda np, a: -a,
+    "BitNot": lambda np, a: ~a,
+    "Not": lambda np, a: np.logical_not(a),
+    "And": lambda np, a, b: np.logical_and(a, b),
+    "Or": lambda np, a, b: np.logical_or(a, b),
+}

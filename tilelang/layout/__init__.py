@@ -7,6 +7,7 @@ from .layout import Layout, make_swizzled
 from .mma import mma_a, mma_b, mma_c, wgmma_a, wgmma_c
 from .swizzle import Swizzle
 from .table import FragmentTable, LayoutTable
+from .trace import fragment_from_functions, layout_from_function
 
 __all__ = [
     "Digit",
@@ -17,6 +18,8 @@ __all__ = [
     "Replica",
     "Swizzle",
     "bank_conflicts",
+    "fragment_from_functions",
+    "layout_from_function",
     "make_swizzled",
     "mma_a",
     "mma_b",

@@ -10,9 +10,9 @@ as large as the tile.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tilelang.errors import InternalError
 from tilelang.ir import Expr, as_expr, const_int, select
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from .layout import Layout
 
     Array = np.ndarray[Any, Any]
+
+Formula: TypeAlias = Callable[..., Any]  # the expression that the table was made from
 
 MOST_SELECTS = 64  # entries of a table that may be written out as nested selects
 
@@ -54,6 +56,7 @@ class FragmentTable:
         "_inverse",
         "_owner",
         "_register",
+        "formulas",
         "regs",
         "shape",
         "threads",
@@ -79,6 +82,7 @@ class FragmentTable:
         self.regs = int(self._register.max(initial=0)) + 1 if base is None else base.regs
         self._base = base
         self._inverse = self._inverted()
+        self.formulas: tuple[Formula | None, Formula | None] = (None, None)
 
     def _inverted(self) -> tuple[Array, Array]:
         """(flat element, replica) of every (thread * regs + reg); -1: nothing there."""
@@ -124,12 +128,16 @@ class FragmentTable:
         flat = dg.flatten(coords, self.shape)
         if self._base is not None:
             return self._base.thread_at(dg.unflatten(flat, self._base.shape), rep)
+        if self.formulas[0] is not None and isinstance(flat, Expr):
+            return self.formulas[0](coords, rep)
         return lookup(self._owner.ravel(), rep * prod(self.shape) + flat)
 
     def reg_at(self, coords: Sequence[Any]) -> Any:
         flat = dg.flatten(coords, self.shape)
         if self._base is not None:
             return self._base.reg_at(dg.unflatten(flat, self._base.shape))
+        if self.formulas[1] is not None and isinstance(flat, Expr):
+            return self.formulas[1](coords)
         return lookup(self._register, flat)
 
     def coords_at(self, thread: Any, reg: Any) -> tuple[Any, ...]:
@@ -198,16 +206,21 @@ class FragmentTable:
 class LayoutTable:
     """A memory layout as a table: address[*coords]."""
 
-    __slots__ = ("_addresses", "_base", "shape", "size", "why_no_digits")
+    __slots__ = ("_addresses", "_formula", "shape", "size", "why_no_digits")
 
     def __init__(
-        self, shape: Sequence[int], addresses: Array, why: str, base: Layout | None = None
+        self,
+        shape: Sequence[int],
+        addresses: Array,
+        why: str,
+        formula: Formula | None = None,
+        size: int | None = None,
     ) -> None:
         self.shape = tuple(shape)
         self._addresses = addresses.ravel()
-        self.size = int(self._addresses.max(initial=-1)) + 1 if base is None else base.size
+        self.size = int(self._addresses.max(initial=-1)) + 1 if size is None else size
         self.why_no_digits: str | None = why
-        self._base = base
+        self._formula = formula
 
     @staticmethod
     def reshaped(base: Layout, shape: Sequence[int], why: str) -> LayoutTable:
@@ -216,7 +229,46 @@ class LayoutTable:
         addresses = np.broadcast_to(
             base.address_at(np.indices(base.shape, sparse=True)), base.shape
         )
-        return LayoutTable(shape, addresses, why, base)
+
+        def formula(coords: Sequence[Any]) -> Any:
+            return base.address_at(dg.unflatten(dg.flatten(coords, shape), base.shape))
+
+        return LayoutTable(shape, addresses, why, formula, base.size)
+
+    def prepend(self, extent: int) -> LayoutTable:
+        """`extent` such tiles one after the other."""
+        import numpy as np
+
+        slots = np.arange(extent)[:, None] * self.size + self._addresses
+        return LayoutTable(
+            (extent, *self.shape),
+            slots,
+            str(self.why_no_digits),
+            lambda at: at[0] * self.size + self.address_at(at[1:]),
+            self.size * extent,
+        )
+
+    def permute(self, dims: Sequence[int]) -> LayoutTable:
+        """Dimension k of the result is dimension `dims[k]` of this one."""
+        turned = self._addresses.reshape(self.shape).transpose(dims)
+        back = [list(dims).index(d) for d in range(self.ndim)]
+        return LayoutTable(
+            turned.shape,
+            turned,
+            str(self.why_no_digits),
+            lambda at: self.address_at([at[b] for b in back]),
+            self.size,
+        )
+
+    def reshape(self, shape: Sequence[int]) -> LayoutTable:
+        """The same memory seen with another shape (row-major)."""
+        return LayoutTable(
+            shape,
+            self._addresses,
+            str(self.why_no_digits),
+            lambda at: self.address_at(dg.unflatten(dg.flatten(at, shape), self.shape)),
+            self.size,
+        )
 
     @property
     def ndim(self) -> int:
@@ -232,8 +284,8 @@ class LayoutTable:
 
     def address_at(self, coords: Sequence[Any]) -> Any:
         flat = dg.flatten(coords, self.shape)
-        if self._base is not None:
-            return self._base.address_at(dg.unflatten(flat, self._base.shape))
+        if self._formula is not None and isinstance(flat, Expr):
+            return self._formula(coords)
         return lookup(self._addresses, flat)
 
     def address(self, coords: Sequence[Any]) -> Expr:
