@@ -29,7 +29,6 @@ from tilelang.ir import (
     TileStmt,
     Var,
     cast,
-    ceildiv,
     const,
     maximum,
     minimum,
@@ -71,11 +70,9 @@ class _Program:
 
     def whole(self, b: Buffer, rows: int) -> Region:
         """The block's part of a global tensor."""
-        return (
-            b[self.bx * rows : self.bx * rows + rows, :]
-            if b.ndim == 2
-            else b[self.bx * rows : self.bx * rows + rows]
-        )  # type: ignore[return-value]
+        low = self.bx * rows
+        part: Any = b[low : low + rows, :] if b.ndim == 2 else b[low : low + rows]
+        return part  # type: ignore[no-any-return]
 
     # ------------------------------------------------------------------------------ statements
 
@@ -167,22 +164,17 @@ class _Program:
     def conditional(self) -> Stmt:
         return If(self.bx > 0, self.elementwise())
 
+    def store(self, tile: Buffer, shape: tuple[int, ...]) -> Stmt:
+        """A tile to a new output."""
+        return TileStmt(Copy(tile.whole(), self.whole(self.tensor(shape, self.acc), self.m)))
+
     def finish(self, body: list[Stmt]) -> PrimFunc:
-        out: list[Stmt] = []
-        for f in self.tiles:
-            g = self.tensor((self.blocks * self.m - self.draw(st.integers(0, 1)), self.n), self.acc)
-            out.append(TileStmt(Copy(f.whole(), self.whole(g, self.m))))
-        for row in self.rows:
-            out.append(
-                TileStmt(
-                    Copy(
-                        row.whole(),
-                        self.whole(self.tensor((self.blocks * self.m,), self.acc), self.m),
-                    )
-                )
-            )
+        short = self.draw(st.integers(0, 1))
+        shape = (self.blocks * self.m - short, self.n)
+        out = [self.store(f, shape) for f in self.tiles]
+        out += [self.store(row, (self.blocks * self.m,)) for row in self.rows]
         launch = Launch(
-            (const(ceildiv(self.blocks, 1)),), (self.threads, 1, 1), (self.bx,),
+            (const(self.blocks),), (self.threads, 1, 1), (self.bx,),
             (Var("tx"), Var("ty"), Var("tz")), seq(self.allocs, body, out),
         )  # fmt: skip
         return PrimFunc("program", tuple(self.params), launch)
@@ -191,23 +183,11 @@ class _Program:
 @st.composite
 def programs(draw: Draw) -> PrimFunc:
     """A kernel; all its parameters are given, outputs are changed in place."""
-    p = _Program(
-        draw,
-        draw(st.sampled_from(["float32", "float16", "int8"])),
-        draw(st.sampled_from([32, 64, 128])),
-    )
+    dtype = draw(st.sampled_from(["float32", "float16", "int8"]))
+    p = _Program(draw, dtype, draw(st.sampled_from([32, 64, 128])))
     body = [draw(st.sampled_from([p.load, p.product]))()]
-    more = [
-        p.load,
-        p.product,
-        p.elementwise,
-        p.elementwise,
-        p.reduce,
-        p.through_shared,
-        p.fill,
-        p.repeated,
-        p.conditional,
-    ]
-    for _ in range(draw(st.integers(0, 5))):
-        body.append(draw(st.sampled_from(more))())
-    return p.finish(body)
+    more = st.sampled_from([
+        p.load, p.product, p.elementwise, p.elementwise, p.reduce, p.through_shared, p.fill,
+        p.repeated, p.conditional,
+    ])  # fmt: skip
+    return p.finish(body + [draw(more)() for _ in range(draw(st.integers(0, 5)))])
