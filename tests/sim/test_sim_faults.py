@@ -112,4 +112,4 @@ def test_a_launch_that_hardware_refuses(sim: Any) -> None:
 
 def test_an_empty_grid_runs_nothing(sim: Any) -> None:
     report = sim.run(sim.kernel("int* A", "A[0] = 1;"), ints(), ctypes.c_int(0), grid=(0,))
-    assert report.counters["threads"] == 0
+    assert not report.counters

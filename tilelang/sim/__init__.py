@@ -6,8 +6,9 @@ per CUDA thread, every access checked.
 `run_program` runs a whole `ir.HostProgram` on numpy or torch CPU tensors.
 """
 
-from .build import SimModule, build
+from .build import build
 from .device import run_program, tensor_map
+from .module import SimModule
 from .report import SimReport
 
 __all__ = ["SimModule", "SimReport", "build", "run_program", "tensor_map"]

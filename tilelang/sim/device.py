@@ -18,7 +18,7 @@ from tilelang.ir.evaluate import evaluate
 from tilelang.ir.expr import Call, Expr
 from tilelang.ir.intrinsics import TABLE
 
-from .build import SimModule
+from .module import SimModule
 from .report import SimReport
 
 if TYPE_CHECKING:

@@ -38,17 +38,17 @@ class SiteReport:
         return self.ideal / self.units if self.units else 1.0
 
 
-@dataclass(frozen=True)
+@dataclass
 class SimReport:
-    """One launch."""
+    """One launch. counters: by name, empty if there was nothing to run."""
 
     kernel: str
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     shared_bytes: int
-    seconds: float
-    counters: Mapping[str, int]
-    sites: tuple[SiteReport, ...] = field(default=())
+    seconds: float = 0.0
+    counters: Mapping[str, int] = field(default_factory=dict)
+    sites: tuple[SiteReport, ...] = ()
 
     def as_dict(self) -> dict[str, object]:
         return {

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Launches kernels of a compiled text.
+
+In: host pointers and the memory ranges behind them. Out: a `SimReport`, or a `SimulatorError` that
+says what the kernel does wrong and on which line.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tilelang.errors import ArgumentValueError, SimulatorError
+
+from .library import COUNTERS, Range, Request, Site, runtime_library
+from .lines import LINE_SITE, LineTable
+from .report import SimReport, SiteReport
+from .source import HostSource, entry_name
+
+__all__ = ["SimModule"]
+
+_SITE = re.compile(r" ?\{(line|code):([0-9a-f]+)\}")
+_ERROR_BYTES = 4096
+_MAX_SITES = 1024
+_MAX_THREADS = 1024
+_MAX_SHARED = 227 * 1024
+
+
+class SimModule:
+    """A loaded library with the kernels of one text."""
+
+    def __init__(self, path: Path, host: HostSource, kernels: Sequence[str]) -> None:
+        self.path = path
+        self.kernels = tuple(kernels)
+        self.lines = LineTable(path, host)
+        self._library = ctypes.CDLL(str(path))
+
+    def launch(
+        self,
+        kernel: str,
+        grid: Sequence[int],
+        block: Sequence[int],
+        smem: int,
+        args: Sequence[Any],
+        ranges: Sequence[tuple[int, int, str, bool]] = (),
+        check: bool = True,
+        traffic: bool = False,
+        host_threads: int = 1,
+        time_limit: float = 0.0,
+    ) -> SimReport:
+        """Runs one kernel to its end.
+
+        args: ctypes values (c_void_p, c_int, a tensor map, …) in the order of the parameters.
+        ranges: (address, bytes, name, writable) of all global memory that the kernel may access.
+        traffic: count bank conflicts and sectors of every access, which takes longer.
+        time_limit: seconds after which a kernel that only polls memory is stopped; 0 for none.
+        """
+        self._check_launch(kernel, _three(grid), _three(block), smem)
+        report = SimReport(kernel, _three(grid), _three(block), smem)
+        if 0 in report.grid:
+            return report
+        pointers = (ctypes.c_void_p * max(1, len(args)))(*(ctypes.addressof(a) for a in args))
+        rows = [Range(p, n, name.encode(), w) for p, n, name, w in ranges]
+        counters = (ctypes.c_uint64 * len(COUNTERS))()
+        sites = (Site * _MAX_SITES)()
+        error, kind = (ctypes.create_string_buffer(_ERROR_BYTES) for _ in range(2))
+        entry = ctypes.cast(getattr(self._library, entry_name(kernel)), ctypes.c_void_p).value
+        request = Request(
+            entry=entry, args=ctypes.addressof(pointers), grid=report.grid, block=report.block,
+            shared_bytes=smem, check=check, count_traffic=traffic, host_threads=host_threads,
+            time_limit=time_limit, ranges=(Range * max(1, len(rows)))(*rows), range_count=len(rows),
+            error=ctypes.addressof(error), error_kind=ctypes.addressof(kind),
+            error_size=_ERROR_BYTES, counters=counters, sites=sites, site_capacity=_MAX_SITES,
+        )  # fmt: skip
+        start = time.perf_counter()
+        failed = runtime_library().tlsim_launch(ctypes.byref(request))
+        report.seconds = time.perf_counter() - start
+        if failed:
+            text = error.value.decode(errors="replace")
+            raise self._error(kernel, kind.value.decode(), text)
+        report.counters = dict(zip(COUNTERS, counters, strict=True))
+        report.sites = self._site_reports(sites[: request.site_count])
+        return report
+
+    def _check_launch(
+        self, kernel: str, grid: Sequence[int], block: Sequence[int], smem: int
+    ) -> None:
+        """What a real launch would refuse."""
+        if kernel not in self.kernels:
+            names = ", ".join(self.kernels)
+            raise ArgumentValueError(f"no kernel {kernel!r}; there are {names}", code="TL0930")
+        threads = block[0] * block[1] * block[2]
+        if not 1 <= threads <= _MAX_THREADS:
+            raise ArgumentValueError(
+                f"{kernel}: a block has 1 to {_MAX_THREADS} threads, not {threads}", code="TL0931"
+            )
+        if grid[0] >= 2**31 or grid[1] >= 2**16 or grid[2] >= 2**16 or min(grid) < 0:
+            raise ArgumentValueError(f"{kernel}: the grid {grid} is too large", code="TL0932")
+        if not 0 <= smem <= _MAX_SHARED:
+            raise ArgumentValueError(
+                f"{kernel}: {smem} bytes of dynamic shared memory, the most is {_MAX_SHARED}",
+                code="TL0933",
+            )
+
+    def _site_reports(self, sites: Sequence[Site]) -> tuple[SiteReport, ...]:
+        line_of = self.lines.of_sites(s.site for s in sites)
+        rows = [_site_report(s, line_of[s.site], self.lines) for s in sites]
+        return tuple(sorted(rows, key=lambda s: (s.line, s.memory, s.writes)))
+
+    def _error(self, kernel: str, kind: str, text: str) -> SimulatorError:
+        """The runtime's report with lines instead of sites."""
+        found = [(m[0], _site_of(m)) for m in _SITE.finditer(text)]
+        line_of = self.lines.of_sites(site for _, site in found)
+        for token, site in found:
+            line = line_of[site]
+            span = self.lines.user_span(line)
+            place = f"line {line}" if span is None else f"line {line}, {span.place}"
+            text = text.replace(token, f" ({place})" if line else "", 1)
+        lines = [line for line in dict.fromkeys(line_of[site] for _, site in found) if line]
+        error = SimulatorError(
+            f"{kernel}: {text}",
+            code="TL1301",
+            span=self.lines.user_span(lines[0]) if lines else None,
+            notes=[f"line {n}: {self.lines.text(n)}" for n in lines],
+        )
+        error.kind = kind
+        return error
+
+
+def _site_of(match: re.Match[str]) -> int:
+    return LINE_SITE | int(match[2]) if match[1] == "line" else int(match[2], 16)
+
+
+def _site_report(s: Site, line: int, lines: LineTable) -> SiteReport:
+    memory = "shared" if s.flags & 2 else "global"
+    return SiteReport(
+        line,
+        lines.user_span(line),
+        memory,
+        bool(s.flags & 1),
+        s.requests,
+        s.bytes,
+        s.units,
+        s.ideal,
+    )
+
+
+def _three(extents: Sequence[int]) -> tuple[int, int, int]:
+    x, y, z = (*extents, 1, 1, 1)[:3]
+    return int(x), int(y), int(z)
