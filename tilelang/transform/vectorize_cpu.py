@@ -226,9 +226,10 @@ class _Strip:
     # ------------------------------------------------------------------------------ ranges
 
     def bind(self, name: str, value: Expr) -> Expr:
-        var = self.b.bind(name, self.facts.simplify(value))
-        if type(var) is Var:
-            self.facts.define(var, value)
+        simple = self.facts.simplify(value)
+        var = self.b.bind(name, simple)
+        if type(var) is Var and var is not simple:
+            self.facts.define(var, simple)
         return var
 
     def range(self, stmts: list[Stmt], lo: Expr, hi: Expr) -> None:
