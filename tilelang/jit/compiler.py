@@ -24,6 +24,7 @@ from tilelang.errors import ArgumentTypeError, ArgumentValueError, CompatWarning
 from tilelang.ir import Buffer, IRModule, PrimFunc
 from tilelang.target import canon_target_host, determine_target
 
+from .install import check_installation
 from .kernel import JITKernel
 
 __all__ = ["compile", "logger", "merged_options", "par_compile", "with_out_idx"]
@@ -43,6 +44,7 @@ def compile(
     compile_flags: Sequence[str] | str | None = None,
 ) -> JITKernel:
     """Compiles a PrimFunc, or takes it from the cache."""
+    check_installation()
     func = _one_function(func)
     _warn_of_mixed_install()
     found = determine_target(target, return_object=True)

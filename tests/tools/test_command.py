@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`python -m tilelang`, in-process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tilelang.tools import tables
+from tilelang.tools.command import main
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = """
+import numpy as np, tilelang, tilelang.language as T
+
+@tilelang.jit(target="llvm", out_idx=[-1])
+def double(n):
+    @T.prim_func
+    def main(A: T.Tensor((n,), "float32"), B: T.Tensor((n,), "float32")):
+        with T.Kernel(1, threads=32):
+            for i in T.Parallel(n):
+                B[i] = A[i] * 2
+    return main
+
+assert (double(5)(np.ones(5, np.float32)) == 2).all()
+"""
+
+
+def test_generated_pages_are_current() -> None:
+    folder = ROOT / "docs" / "generated"
+    stored = {p.name: p.read_text(encoding="utf-8") for p in folder.glob("*.md")}
+    stale = [name for name, text in tables.pages().items() if stored.get(name) != text]
+    assert stale == [], "run `make golden` (or `python -m tilelang docs`)"
+    assert set(stored) == set(tables.pages())
+
+
+def test_docs_are_written_and_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["docs", str(tmp_path), "--check"]) == 1
+    assert "ops.md" in capsys.readouterr().err
+    assert main(["docs", str(tmp_path)]) == 0
+    assert main(["docs", str(tmp_path), "--check"]) == 0
+
+
+def test_env_says_what_a_report_needs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["env"]) == 0
+    out = capsys.readouterr().out
+    names = ["tilelang", "python", "numpy", "NVRTC", "CUDA driver", "target auto", "kernel cache"]
+    assert [n for n in names if f"\n{n} " not in f"\n{out}"] == []
+
+
+def test_passes_are_listed_in_order(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["passes"]) == 0
+    names = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert names[0] == "check_kernel"
+    assert names[-1] == "split_host_device"
+
+
+def test_time_and_cache(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from tilelang.cache import enable_cache
+
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    try:
+        assert main(["time", str(program)]) == 0
+    finally:
+        enable_cache()
+    out = capsys.readouterr().out
+    assert "main for llvm" in out
+    assert "flatten_buffers" in out
+    assert main(["cache", "ls"]) == 0
+    assert capsys.readouterr().out == ""  # a timed run leaves nothing behind
+
+
+def test_cache_entries(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    exec(compile_program(tmp_path), {"__name__": "program"})
+    assert main(["cache", "ls"]) == 0
+    assert "main for llvm" in capsys.readouterr().out
+    assert main(["cache", "clear"]) == 0
+    assert capsys.readouterr().out == "removed 1 kernels\n"
+    assert main(["cache", "ls"]) == 0
+    assert capsys.readouterr().out == ""
+
+
+def compile_program(folder: Path) -> object:
+    """Code whose source can be found again, as capturing a kernel needs."""
+    path = folder / "program.py"
+    path.write_text(PROGRAM)
+    return compile(PROGRAM, str(path), "exec")
+
+
+def test_a_program_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["time", str(tmp_path / "none.py")]) == 1
+    assert "there is no file" in capsys.readouterr().err
