@@ -184,7 +184,7 @@ def test_any_trip_count(trips: int, stages: int) -> None:
     rng = np.random.default_rng(1)
     a = rng.integers(-2, 3, (64, 32 * trips)).astype(np.float16)
     b = rng.integers(-2, 3, (32 * trips, 64)).astype(np.float16)
-    c = np.full((64, 64), np.nan, np.float16)
+    c = np.full((64, 64), np.nan, np.float32)
     tilelang.compile(func, target=AMPERE)(a, b, c)
     np.testing.assert_array_equal(c.astype(np.float32), a.astype(np.float32) @ b.astype(np.float32))
 
