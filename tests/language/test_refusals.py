@@ -316,11 +316,15 @@ CASES = [
     ),
     Case(
         "unsupported",
-        "T.wgmma_gemm(A, A, A) #!",
+        "T.cumsum(A) #!",
         LanguageError,
-        "T.wgmma_gemm is not supported",
-        "T.gemm",
+        "T.cumsum is not supported",
+        "T.serial",
     ),
+    Case(
+        "typo", "T.aloc_local((4,), 'int8') #!", LanguageError, "has no `aloc_local`", "alloc_local"
+    ),
+    Case("attribute_typo", "x = A.shap #!", LanguageError, "has no attribute `shap`", "shape"),
     Case("view_size", "V = T.view(A, (5, 5)) #!", ShapeError, "bits"),
     # ---- kernels and macros
     Case(

@@ -181,6 +181,9 @@ class Region(Node):
             self.buffer, tuple(o + i for o, i in zip(self.offsets, inner.offsets, strict=True)), inner.extents
         )
 
+    def __iter__(self) -> Iterator[Any]:
+        raise TypeError(f"region {self!r} cannot be iterated over; index it")
+
     def __tl_expr__(self) -> Expr:
         """The value of a one-element region."""
         if self.squeezed():

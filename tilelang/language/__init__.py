@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilelang.errors import did_you_mean
 from tilelang.ir import DType
 
 from . import dtypes, fp8
@@ -226,6 +225,7 @@ from .threads import (
 )
 from .unsupported import UNSUPPORTED as _UNSUPPORTED
 from .unsupported import refusal as _refusal
+from .unsupported import unknown as _unknown
 from .views import access_ptr, address_of, call_extern, evaluate, make_tensor, reshape, view
 
 Serial, Unroll = serial, unroll
@@ -252,8 +252,7 @@ def __getattr__(name: str) -> Any:
         return DType(name)
     except TypeError:
         pass
-    near = did_you_mean(name, [n for n in globals() if not n.startswith("_")])
-    raise AttributeError(f"tilelang.language has no `{name}`" + (f"; {near}" if near else ""))
+    raise _unknown(name, __all__)
 
 
 __all__ = [

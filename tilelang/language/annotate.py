@@ -21,7 +21,14 @@ def _annotations(t: Trace) -> dict[str, Any]:
     return t.launch.annotations if t.launch is not None else t.next_launch
 
 
-def _buffers(t: Trace, what: str, items: Mapping[Any, Any]) -> dict[Buffer, Any]:
+def _buffers(t: Trace, what: str, items: Any) -> dict[Buffer, Any]:
+    if not isinstance(items, Mapping):
+        raise t.error(
+            f"{what} needs a dictionary, got {items!r}",
+            "TL0236",
+            f"e.g. {what}({{buffer: value}})",
+            TypeMismatchError,
+        )
     for b in items:
         if not isinstance(b, Buffer):
             raise t.error(
@@ -136,17 +143,29 @@ def annotate_consumer_reg_alloc(reg_count: int = 240) -> None:
 def annotate_compile_flags(flags: Any) -> None:
     """Further flags for the device compiler."""
     t = current("T.annotate_compile_flags")
-    new = (flags,) if isinstance(flags, str) else tuple(flags)
+    new = [flags] if isinstance(flags, str) else flags
+    if not isinstance(new, (list, tuple)) or not all(isinstance(f, str) for f in new):
+        raise t.error(
+            f"T.annotate_compile_flags needs text or a list of texts, got {flags!r}",
+            "TL0237",
+            "e.g. ['--use_fast_math']",
+            TypeMismatchError,
+        )
     t.attrs["compile_flags"] = (*t.attrs.get("compile_flags", ()), *new)
 
 
 def annotate_pass_configs(configs: Mapping[str, Any]) -> None:
     """Pass configs for this function, merged with those of the decorator."""
     t = current("T.annotate_pass_configs")
-    t.attrs["pass_configs"] = {
-        **t.attrs.get("pass_configs", {}),
-        **{str(k): v for k, v in configs.items()},
-    }
+    if not isinstance(configs, Mapping):
+        raise t.error(
+            f"T.annotate_pass_configs needs a dictionary, got {configs!r}",
+            "TL0238",
+            "{'tl.enable_fast_math': True}",
+            TypeMismatchError,
+        )
+    new = {str(k): v for k, v in configs.items()}
+    t.attrs["pass_configs"] = {**t.attrs.get("pass_configs", {}), **new}
 
 
 def import_source(source: str) -> None:
@@ -161,7 +180,10 @@ def import_source(source: str) -> None:
 
 def func_attr(attrs: Mapping[str, Any]) -> None:
     """Attributes of the function."""
-    current("T.func_attr").attrs.update(attrs)
+    t = current("T.func_attr")
+    if not isinstance(attrs, Mapping):
+        raise t.error(f"T.func_attr needs a dictionary, got {attrs!r}", "TL0168", "{'name': value}")
+    t.attrs.update({str(k): v for k, v in attrs.items()})
 
 
 def pdl_sync() -> None:

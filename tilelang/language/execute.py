@@ -20,11 +20,14 @@ from tilelang.errors import (
     Span,
     TileError,
     TypeMismatchError,
+    did_you_mean,
 )
+from tilelang.ir import Buffer, Expr, Region
 
 from .capture import source_of
 from .rewrite import TRACE_NAME, locate, rewrite_function
 from .trace import Calls, tracing
+from .values import VarRef
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -96,8 +99,11 @@ def execute(
     with tracing(t):
         try:
             return traced(*args, **kwargs)
-        except (TileError, TypeError, IndexError, ValueError, AttributeError) as error:
-            raise located(error, t) from _cause(error)
+        except (TileError, TypeError, LookupError, ValueError, AttributeError) as error:
+            better = located(error, t)
+            if better is error:
+                raise
+            raise better from (error if isinstance(better, InternalError) else None)
 
 
 def _needed(fn: FunctionType, outer: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -123,15 +129,19 @@ def _needed(fn: FunctionType, outer: Mapping[str, Any] | None) -> dict[str, Any]
     }
 
 
-def _cause(error: BaseException) -> BaseException | None:
-    return error.__cause__ if isinstance(error, TileError) else None
-
-
 def located(error: Exception, t: Trace) -> Exception:
     """`error` with the user's line, as one of our classes if it was raised by our code."""
     span = _span_of_traceback(error.__traceback__, t)
     if isinstance(error, TileError):
         return error if isinstance(error, InternalError) else error.at(span)
+    if isinstance(error, AttributeError) and isinstance(error.obj, (Buffer, Region, Expr, VarRef)):
+        near = did_you_mean(error.name or "", [n for n in dir(error.obj) if n[0] != "_"])
+        return LanguageError(
+            f"`{error.obj!r}` has no attribute `{error.name}`",
+            code="TL0169",
+            span=span,
+            help=near or "it has: shape, dtype, scope, strides",
+        )
     if not _raised_by_us(error.__traceback__):
         return error
     if isinstance(error, IndexError):
@@ -143,8 +153,8 @@ def located(error: Exception, t: Trace) -> Exception:
         )
     if isinstance(error, TypeError):
         return TypeMismatchError(f"{error}", code="TL0207", span=span, help=_help_for(str(error)))
-    if isinstance(error, AttributeError):
-        return error
+    if isinstance(error, (AttributeError, KeyError)):
+        return InternalError(f"{type(error).__name__}: {error}", code="TL9920", span=span)
     return LanguageError(
         f"{error}", code="TL0115", span=span, help="check the arguments of this call"
     )

@@ -174,7 +174,7 @@ def get_block_extents() -> list[Expr]:
 def thread_binding(start: Any, stop: Any = None, thread: str = "threadIdx.x") -> Var:
     """The existing index variable named by `thread`, as a value or as the target of a `for`."""
     t, launch = kernel_trace("T.thread_binding")
-    kind, _, axis = thread.partition(".")
+    kind, _, axis = str(thread).partition(".")
     table = {
         "threadIdx": (launch.thread_vars, launch.threads),
         "blockIdx": (launch.block_vars, launch.grid),

@@ -202,7 +202,10 @@ def clamp(x: Any, min_val: Any, max_val: Any) -> Any:
 
 def ceildiv(a: Any, b: Any) -> Any:
     """a / b rounded up."""
-    return plain(ir.ceildiv(plain(a), plain(b)))
+    x, y = plain(a), plain(b)
+    if isinstance(y, int) and y == 0:
+        raise fail("T.ceildiv by zero", "TL0546", "check the block size", OptionError)
+    return plain(ir.ceildiv(x, y))
 
 
 cdiv = ceildiv

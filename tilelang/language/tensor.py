@@ -187,7 +187,14 @@ def with_meta(spec: TensorSpec, meta: Any) -> TensorSpec:
 # ---------------------------------------------------------------------------------- dimensions
 
 
-def split_names(names: str) -> list[str]:
+def split_names(names: Any) -> list[str]:
+    if not isinstance(names, str):
+        raise TypeMismatchError(
+            f"names are given as text, got {names!r}",
+            code="TL0235",
+            span=_here(),
+            help='e.g. T.dynamic("m, n")',
+        )
     return [n for n in re.split(r"[\s,]+", names.strip()) if n]
 
 

@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NoReturn
 
-from tilelang.errors import LanguageError
+from tilelang.errors import LanguageError, did_you_mean
 
 from .trace import maybe_current
 
@@ -178,6 +179,20 @@ UNSUPPORTED: dict[str, str] = {
         "it is not supported yet",
     ),
 }
+
+
+class UnknownNameError(LanguageError, AttributeError):
+    """`T.<name>` is no name of the language."""
+
+
+def unknown(name: str, known: Iterable[str]) -> UnknownNameError:
+    t = maybe_current()
+    return UnknownNameError(
+        f"tilelang.language has no `{name}`",
+        code="TL0167",
+        span=None if t is None else t.span(),
+        help=did_you_mean(name, known) or "see the language reference for the names there are",
+    )
 
 
 def refusal(name: str) -> Any:

@@ -71,6 +71,9 @@ class VarRef:
     def __getitem__(self, key: Any) -> Any:
         return self.buffer[key]
 
+    def __iter__(self) -> Any:
+        raise TypeError(f"`{self.name}` is a scalar and cannot be iterated over")
+
     def __repr__(self) -> str:
         return repr(self.__tl_expr__())
 
