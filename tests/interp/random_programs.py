@@ -127,8 +127,8 @@ class _Program:
         x: Any = f[i, j]
         y: Any = g[i, j]
         choices: list[Callable[[], Any]] = [
-            lambda: x + y, lambda: minimum(x, y) - 1, lambda: maximum(x, y), lambda: x + cast(i * 2 - j, self.acc),
-            lambda: select(j % 3 == 1, x, y), lambda: -x,
+            lambda: x + y, lambda: minimum(x, y) - 1, lambda: maximum(x, y), lambda: -x,
+            lambda: x + cast(i * 2 - j, self.acc), lambda: select(j % 3 == 1, x, y),
         ]  # fmt: skip
         if self.rows:
             row: Any = self.draw(st.sampled_from(self.rows))[i]

@@ -9,26 +9,26 @@ pending asynchronous operation only when nobody can go on. So a missing wait sho
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from itertools import product
 from typing import Any
 
 import numpy as np
 
 from tilelang.errors import InternalError
-from tilelang.ir import Alloc, Buffer, Scope, as_expr, const
+from tilelang.ir import Alloc, Buffer, Scope, as_expr
 from tilelang.tileop import numeric
 
 from . import warp
+from .coroutine import WARP, Thread, Waiter
+from .evaluate import evaluate_grid
 from .memory import Memory, Pointer, fresh
-from .units import Barriers, CopyGroups, TensorUnit
-from .values import literal, to_storage, wrapped
-from .wgmma import WarpgroupUnit, encode
+from .units import Barriers, TensorUnit
+from .values import literal
+from .wgmma import WarpgroupUnit
 
 __all__ = ["Runtime"]
 
-_WARP = 32
 _MAX_TURNS = 50_000_000
 
 
@@ -39,6 +39,7 @@ class Runtime:
         self.arguments = arguments
         self.logical = logical
         self.safe: dict[Buffer, Any] = {}
+        self.tables: dict[tuple[Any, tuple[int, ...]], Any] = {}
         self.turns = 0
         self.host = Thread(Block(self, (1, 1, 1)), 0)
 
@@ -50,6 +51,13 @@ class Runtime:
         self.turns += 1
         if self.turns > _MAX_TURNS:
             raise InternalError("the interpreter gave up on a loop that does not seem to end")
+
+    def layout_table(self, layout: Any, shape: tuple[int, ...]) -> Any:
+        """Logical index -> address, as an array."""
+        hit = self.tables.get((layout, shape))
+        if hit is None:
+            hit = self.tables[layout, shape] = evaluate_grid(layout.address, shape)
+        return hit
 
     def axis(self, sizes: tuple[int, ...], dim: int) -> Any:
         """The index array of one variable of a nest."""
@@ -127,7 +135,7 @@ class Block:
         if not buffer.is_shared and buffer.scope != Scope.BARRIER:
             return Memory(buffer, fresh(buffer, shape))
         layout = None if self.runtime.logical else stmt.annotations.get("layout")
-        table = None if layout is None else layout_table(layout, shape)
+        table = None if layout is None else self.runtime.layout_table(layout, shape)
         count = int(np.prod(shape)) if table is None else int(table.max(initial=-1)) + 1
         flat = self._place(buffer, count, stmt.annotations.get("offset"))
         return Memory(buffer, flat.reshape(shape) if table is None else flat, flat, table)
@@ -209,7 +217,7 @@ class Block:
         if kind in ("sync_threads", "once"):
             first, count = key
             return sum(first <= tid < first + count for tid in waiting)
-        size = _WARP if kind.startswith("warp") else 4 * _WARP
+        size = WARP if kind.startswith("warp") else 4 * WARP
         return sum(tid // size == key for tid in waiting)
 
     def _answer(self, kind: str, group: list[Waiter]) -> None:
@@ -218,7 +226,7 @@ class Block:
         elif kind == "named_barrier_sync":
             self.barriers.clear(group[0].args[0])
         elif kind.startswith("wgmma"):
-            self.warpgroup(group[0].me.tid // (4 * _WARP)).serve(kind, group)
+            self.warpgroup(group[0].me.tid // (4 * WARP)).serve(kind, group)
         elif kind.startswith("warp"):
             for w, result in zip(group, warp.run(group), strict=True):
                 w.answer(result)
@@ -231,171 +239,9 @@ _ARENA = 256 << 10  # what 14 bits of a matrix descriptor can address, in 16 byt
 _ALIGNMENT = 1024  # bytes after which the 128-byte swizzle repeats
 
 
-_tables: dict[tuple[int, tuple[int, ...]], tuple[Any, Any]] = {}
-
-
-def layout_table(layout: Any, shape: tuple[int, ...]) -> Any:
-    """Logical index -> address, as an array (cached while the layout lives)."""
-    from .evaluate import evaluate_grid
-
-    key = (id(layout), shape)
-    hit = _tables.get(key)
-    if hit is None or hit[0] is not layout:
-        hit = _tables[key] = (layout, evaluate_grid(layout.address, shape))
-    return hit[1]
-
-
-class Waiter:
-    """A thread's generator and what it waits for."""
-
-    __slots__ = ("args", "code", "kind", "me", "ready", "result")
-
-    def __init__(self, me: Thread, code: Generator[Any, Any, None]) -> None:
-        self.me = me
-        self.code = code
-        self.ready = True
-        self.result: Any = None
-        self.kind = ""
-        self.args: Any = ()
-
-    def resume(self) -> bool:
-        """Runs to the next request; False at the end."""
-        try:
-            self.kind, self.args = self.code.send(self.result)
-        except StopIteration:
-            return False
-        self.ready, self.result = False, None
-        return True
-
-    def answer(self, result: Any) -> None:
-        self.ready, self.result = True, result
-
-    def group(self) -> tuple[Any, ...]:
-        """Requests of one group are answered together."""
-        if self.kind in ("sync_threads", "once"):
-            return (self.kind, self.me.group)
-        if self.kind == "named_barrier_sync":
-            return (self.kind, self.args[0])
-        if self.kind == "mbar_wait":
-            return (self.kind, None)
-        if self.kind.startswith("wgmma"):
-            return (self.kind, self.me.tid // (4 * _WARP))
-        return (f"warp:{self.kind}", self.me.tid // _WARP)
-
-
 def _deadlock(waiting: dict[int, Waiter]) -> str:
     kinds: dict[str, list[int]] = {}
     for tid, w in waiting.items():
         kinds.setdefault(w.kind, []).append(tid)
     text = "; ".join(f"{len(t)} threads ({t[0]} …) in {kind}" for kind, t in kinds.items())
     return f"deadlock: no thread of the block can go on: {text}"
-
-
-class Thread:
-    """`me` in a program: the thread's own memory and the operations it does alone."""
-
-    def __init__(self, block: Block, tid: int) -> None:
-        self.block = block
-        self.tid = tid
-        nx, ny, nz = block.threads
-        self.group = (0, nx * ny * nz)
-        self.copies = CopyGroups()
-
-    @contextmanager
-    def role(self, first: int, threads: int) -> Iterator[None]:
-        outer, self.group = self.group, (first, threads)
-        yield
-        self.group = outer
-
-    def alloc(self, stmt: Alloc, shape: tuple[int, ...]) -> Memory:
-        scope = stmt.buffer.scope
-        if scope in (Scope.LOCAL, Scope.VAR):
-            return Memory(stmt.buffer, fresh(stmt.buffer, shape))
-        out = self.block.alloc_shared(stmt, shape)
-        count = stmt.annotations.get("arrive_count")
-        if scope == Scope.BARRIER and count is not None:
-            self.block.barriers.declare(out, count)
-        return out
-
-    def tile(self, key: Any, values: tuple[Any, ...], env: Mapping[Buffer, Memory]) -> None:
-        """A tile op by its `reference`, its open expressions replaced by their values."""
-        stmt, exprs = key
-        known = {e: const(_python(v), e.dtype) for e, v in zip(exprs, values, strict=True)}
-        op = _closed(stmt.op, known)
-        arrays = {b: m.array for b, m in env.items()}
-        op.reference(arrays, self.block.runtime.safe)
-
-    def tile_async(
-        self,
-        key: Any,
-        values: tuple[Any, ...],
-        env: Mapping[Buffer, Memory],
-        bar: Pointer,
-        size: int,
-    ) -> None:
-        """A copy by the tensor unit, which tells a barrier when `size` bytes have come."""
-        barrier = self.block.barriers.find(bar)
-
-        def complete() -> None:
-            self.tile(key, values, env)
-            barrier.update(0, -size)
-
-        self.block.tensor_unit.pending.append(complete)
-
-    def wgmma_desc(self, call: Any, args: tuple[Any, ...]) -> int:
-        return encode(self.block.address(args[0]), *args[1:])
-
-    # ------------------------------------------------------------------------------ atomics
-
-    def _atomic(self, pointer: Pointer, value: Any, f: Callable[[Any, Any], Any]) -> Any:
-        old = pointer.load()
-        pointer.store(from_rounded(f(old, value), pointer.memory))
-        return old
-
-    def atomic_add(self, call: Any, args: tuple[Any, ...]) -> Any:
-        return self._atomic(args[0], args[1], lambda a, b: a + b)
-
-    def atomic_max(self, call: Any, args: tuple[Any, ...]) -> Any:
-        return self._atomic(args[0], args[1], max)
-
-    def atomic_min(self, call: Any, args: tuple[Any, ...]) -> Any:
-        return self._atomic(args[0], args[1], min)
-
-    # ------------------------------------------------------------------------------ asynchronous
-
-    def cp_async(self, call: Any, args: tuple[Any, ...]) -> None:
-        self.copies.issue(*args)
-
-    def cp_async_commit(self, call: Any, args: tuple[Any, ...]) -> None:
-        self.copies.commit()
-
-    def cp_async_wait(self, call: Any, args: tuple[Any, ...]) -> None:
-        self.copies.wait(args[0])
-
-    def __getattr__(self, name: str) -> Any:
-        """The remaining operations belong to the block's units."""
-        for unit in (self.block.barriers, self.block.tensor_unit):
-            found = getattr(unit, name, None)
-            if found is not None:
-                return lambda call, args: found(self, *args)
-        raise AttributeError(name)
-
-
-def from_rounded(value: Any, memory: Memory) -> Any:
-    """A sum of two values of the memory's dtype, wrapped to it."""
-    if not memory.dtype.is_int:
-        return to_storage(value, memory.dtype)
-    return wrapped(memory.dtype)(int(value))
-
-
-def _python(value: Any) -> Any:
-    return value.item() if hasattr(value, "item") else value
-
-
-def _closed(op: Any, known: Mapping[Any, Any]) -> Any:
-    """The op with its expressions replaced."""
-
-    def close(x: Any) -> Any:
-        return known[x] if x in known else x.map_children(close)
-
-    return op.map_children(close)

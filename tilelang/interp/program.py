@@ -59,10 +59,10 @@ __all__ = ["Program", "needs_threads"]
 # Calls that a thread makes alone and at once; the others are handed to the scheduler.
 _IMMEDIATE = (
     "atomic_add", "atomic_max", "atomic_min", "cp_async", "cp_async_commit", "cp_async_wait",
-    "mbar_init", "mbar_arrive", "mbar_expect_tx", "mbar_announce", "fence_mbar_init", "fence_proxy_async",
-    "prefetch_tensormap", "tma_load", "tma_store", "tma_store_commit", "tma_store_wait",
-    "setmaxnreg_inc", "setmaxnreg_dec", "wgmma_fence", "reg_fence",
-    "wgmma_desc", "named_barrier_arrive", "print", "trap",
+    "mbar_init", "mbar_arrive", "mbar_expect_tx", "mbar_announce", "fence_mbar_init",
+    "fence_proxy_async", "prefetch_tensormap", "tma_load", "tma_store", "tma_store_commit",
+    "tma_store_wait", "setmaxnreg_inc", "setmaxnreg_dec", "wgmma_fence", "reg_fence", "wgmma_desc",
+    "named_barrier_arrive", "print", "trap",
 )  # fmt: skip
 
 
@@ -246,8 +246,9 @@ class Program(ExprText):
         call = f"{key}, {self.tuple(open_exprs)}, {env}"
         bar = s.annotations.get("barrier")
         if bar is not None:
-            size = " * ".join(self.expr(e) for e in s.op.dst.extents)
-            call += f", {self.pointer(bar)}, {size} * {s.op.dst.dtype.bytes}"
+            dst: Any = s.op.dst  # type: ignore[attr-defined]
+            size = " * ".join(self.expr(e) for e in dst.extents)
+            call += f", {self.pointer(bar)}, {size} * {dst.dtype.bytes}"
         self._once(f"me.tile{'' if bar is None else '_async'}({call})")
 
     def _once(self, call: str) -> None:
