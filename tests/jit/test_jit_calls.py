@@ -395,3 +395,66 @@ def test_a_numpy_user_never_loads_torch() -> None:
         text = code.format(folder=folder)
         done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+# ------------------------------------------------------------------------------------ the quick way
+
+
+def count_slow_calls(impl: JITImpl, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    slow: list[int] = []
+    original = impl._call_eager
+
+    def counting(*args: Any) -> Any:
+        slow.append(1)
+        return original(*args)
+
+    monkeypatch.setattr(impl, "_call_eager", counting)
+    return slow
+
+
+def test_a_repeated_eager_call_takes_the_quick_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    impl = tilelang.jit(target="llvm")(eager_add.func)
+    slow = count_slow_calls(impl, monkeypatch)
+    a, b = pair(8, 8)
+    for _ in range(3):
+        np.testing.assert_array_equal(impl(a, b), a + b)
+        np.testing.assert_array_equal(impl(a, b, block=4), a + b)
+        np.testing.assert_array_equal(impl(B=b, A=a), b + a)
+    assert len(slow) == 3
+    c, d = pair(3, 4)
+    np.testing.assert_array_equal(impl(c, d), c + d)
+    np.testing.assert_array_equal(impl(c, d, 2), c + d)
+    assert len(slow) == 5
+    with pytest.raises(ValueError, match=r"B: shape\[1\]: expected 4, got 8"):
+        impl(c, a[:3])
+    with pytest.raises(TypeError):
+        impl(c, d, [1])
+    with pytest.raises(TypeError, match="blocc"):
+        impl(c, d, blocc=4)
+
+
+def test_the_quick_way_tells_values_of_different_types_apart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    @tilelang.jit(target="llvm")
+    def store(A, value=1):
+        A: T.Tensor((2,), "float32")
+        with T.Kernel(1):
+            for i in T.Parallel(2):
+                A[i] = 5.0 if value is True else value
+
+    a = np.zeros(2, np.float32)
+    for value, stored in ((1, 1.0), (True, 5.0), (1.0, 1.0), (2, 2.0)) * 2:
+        store(a, value)
+        assert a[0] == stored
+
+
+def test_the_quick_way_follows_the_current_target() -> None:
+    impl = tilelang.jit(eager_add.func)
+    a, b = pair(8, 8)
+    kinds = []
+    for target in ("llvm", "llvm -mcpu=x86-64-v3", "llvm"):
+        with tilelang.target.Target(target):
+            impl(a, b)
+            kinds.append(str(impl.compile(a, b).target))
+    assert kinds == ["llvm", "llvm -mcpu=x86-64-v3", "llvm"]

@@ -10,14 +10,16 @@ other arguments are compiled in, and a call runs it.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tilelang.errors import ArgumentTypeError, ArgumentValueError
 from tilelang.ir import DType, PrimFunc
 from tilelang.language.entry import EagerFunction, PrimFuncCreater, detect_mode
-from tilelang.target import determine_target
+from tilelang.target import Target, determine_target
+
+from .fastcall import key_function
 
 if TYPE_CHECKING:
     from .compiler import OutIdx
@@ -65,6 +67,7 @@ class JITImpl:
         self._mode: str | None = "lazy" if lazy_jit else None
         self._eager: EagerFunction | None = None
         self._plans: dict[Any, Any] = {}
+        self._quick: dict[Any, _Quick] = {}
 
     @property
     def func_source(self) -> str:
@@ -105,6 +108,17 @@ class JITImpl:
     # ------------------------------------------------------------------------------ calling
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        form: Any = (len(args), *kwargs) if kwargs else len(args)
+        quick = self._quick.get(form)
+        if quick is not None and (self.target is not None or quick.target is Target.current()):
+            values = (*args, *kwargs.values()) if kwargs else args
+            try:
+                func = quick.table[quick.key(*values)]
+            except (AttributeError, IndexError, KeyError, TypeError):
+                return self._call_eager(args, kwargs)
+            order = quick.order
+            result = func(*values) if order is None else func(*[values[i] for i in order])
+            return [] if result is None else result
         mode = self._mode or self.initialize_jit_mode()
         if mode == "eager":
             return self._call_eager(args, kwargs)
@@ -220,8 +234,38 @@ class JITImpl:
             missing = [n for n, r in zip(self._names(), runtime, strict=True) if r is None]
             if len(missing) == len(runtime):
                 return kernel
+        else:
+            self._remember(args, kwargs, compile_time, metas, kernel)
         result = kernel(*runtime)
         return [] if result is None else result
+
+    def _remember(
+        self,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        compile_time: Mapping[str, Any],
+        metas: Mapping[str, Any],
+        kernel: JITKernel,
+    ) -> None:
+        """Lets the next call like this one take the quick way. Which T.const sizes there are may
+        depend on the compile-time arguments, so there is one table for each set of names."""
+        assert self._eager is not None
+        plan = self._plans[(_frozen_strict(compile_time), _meta_key(metas))]
+        form: Any = (len(args), *kwargs) if kwargs else len(args)
+        values = (*args, *kwargs.values())
+        quick = self._quick.get(form)
+        if quick is None or quick.target is not Target.current():
+            names = [*list(self._eager.signature.parameters)[: len(args)], *kwargs]
+            matchers = [places[0] for places in plan.matchers.values()]
+            key = key_function(self._eager, names, matchers)
+            if key is None:
+                return
+            order = [names.index(n) for n in self._names()]
+            in_order = order == list(range(len(names)))
+            quick = _Quick(key, plan.names, Target.current(), None if in_order else order)
+            self._quick[form] = quick
+        if quick.names == plan.names:
+            quick.add(values, kernel)
 
     def _names(self) -> tuple[str, ...]:
         assert self._eager is not None
@@ -260,6 +304,31 @@ class JITImpl:
         kernel = self._kernel(args, kwargs)
         bound = self.signature.bind_partial(*args, **kwargs)
         return kernel(*bound.arguments.values())
+
+
+class _Quick:
+    """Calls of one form (how many arguments by position, which by name): key of a call -> the
+    kernel's function. names: of the T.const sizes in the key. target: the current one. order:
+    positions of the run-time arguments, if not all."""
+
+    def __init__(
+        self,
+        key: Callable[..., Any],
+        names: tuple[str, ...],
+        target: Target | None,
+        order: list[int] | None,
+    ) -> None:
+        self.key = key
+        self.names = names
+        self.target = target
+        self.order = order
+        self.table: dict[Any, Callable[..., Any]] = {}
+
+    def add(self, args: tuple[Any, ...], kernel: JITKernel) -> None:
+        try:
+            self.table[self.key(*args)] = kernel.func
+        except (AttributeError, IndexError, TypeError):
+            return  # no key for such arguments: they take the slow way each time
 
 
 class _Meta:
