@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The GPU benchmarks: our example programs beside cuBLAS, a hand-written kernel, and a device copy."""
+"""The GPU benchmarks: our example programs beside cuBLAS, a hand-written kernel, and a device
+copy."""
 
 from __future__ import annotations
 
@@ -18,7 +19,11 @@ from tilelang.config import Options
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "examples"))
 
-NO_ROLES = {"tl.disable_warp_specialized": True, "tl.disable_wgmma": True, "tl.disable_tma_lower": True}
+NO_ROLES = {
+    "tl.disable_warp_specialized": True,
+    "tl.disable_wgmma": True,
+    "tl.disable_tma_lower": True,
+}
 """The Ampere path on a Hopper GPU: cp.async rings and mma.sync."""
 
 
@@ -51,7 +56,9 @@ def hand_written(a: Any, b: Any, c: Any) -> tuple[Callable[[], Any], Any]:
     from tilelang.runtime.cuda_driver import driver
     from tilelang.runtime.nvrtc import compile_cubin
 
-    text = "#define TL_INLINED 1\n" + (HERE / "peers/tl_hopper.cuh").read_text().replace("#pragma once", "")
+    text = "#define TL_INLINED 1\n" + (HERE / "peers/tl_hopper.cuh").read_text().replace(
+        "#pragma once", ""
+    )
     text += (HERE / "peers/gemm_sm80style.cu").read_text()
     cubin = compile_cubin(text, "sm_90a", Options(), {})
     kernel = driver().load(cubin.data).kernel("gemm80")
@@ -63,10 +70,16 @@ def hand_written(a: Any, b: Any, c: Any) -> tuple[Callable[[], Any], Any]:
 
     args = [ctypes.c_void_p(x.data_ptr()) for x in (a, b, c)] + [ctypes.c_int(x) for x in (m, n, k)]
     grid = (-(-m // 128) * -(-n // 256), 1, 1)
-    return (lambda: kernel.launch(grid, (256, 1, 1), args, smem, torch.cuda.current_stream().cuda_stream)), kernel
+    return (
+        lambda: kernel.launch(
+            grid, (256, 1, 1), args, smem, torch.cuda.current_stream().cuda_stream
+        )
+    ), kernel
 
 
-def matmul_group(n: int, dtype: str, variants: list[tuple[str, dict[str, Any], dict[str, Any]]]) -> list[Row]:
+def matmul_group(
+    n: int, dtype: str, variants: list[tuple[str, dict[str, Any], dict[str, Any]]]
+) -> list[Row]:
     import matmul as example
     import torch
 
@@ -75,11 +88,15 @@ def matmul_group(n: int, dtype: str, variants: list[tuple[str, dict[str, Any], d
     bias = torch.zeros(n, device="cuda", dtype=t)
     want = torch.mm(a, b)
     out = torch.empty_like(want)
-    contestants = [Contestant("cuBLAS", lambda: torch.mm(a, b, out=out), lambda: norm_error(out, want))]
+    contestants = [
+        Contestant("cuBLAS", lambda: torch.mm(a, b, out=out), lambda: norm_error(out, want))
+    ]
     if dtype == "float16":
         peer_out = torch.full_like(want, float("nan"))
         call, _ = hand_written(a, b, peer_out)
-        contestants.append(Contestant("hand-written sm_80 style", call, lambda: norm_error(peer_out, want)))
+        contestants.append(
+            Contestant("hand-written sm_80 style", call, lambda: norm_error(peer_out, want))
+        )
     for name, configs, blocks in variants:
         start = time.perf_counter()
         kernel = variant(example.matmul, configs)(n, n, n, dtype, **{"bias": False, **blocks})
@@ -87,8 +104,14 @@ def matmul_group(n: int, dtype: str, variants: list[tuple[str, dict[str, Any], d
         first = kernel(a, b, bias)
         contestants.append(
             Contestant(
-                name, lambda k=kernel: k(a, b, bias), lambda f=first: norm_error(f, want),
-                {"compile_s": round(seconds, 3), "registers": kernel.n_regs, "spills": kernel.n_spills},
+                name,
+                lambda k=kernel: k(a, b, bias),
+                lambda f=first: norm_error(f, want),
+                {
+                    "compile_s": round(seconds, 3),
+                    "registers": kernel.n_regs,
+                    "spills": kernel.n_spills,
+                },
             )
         )
     return compete(f"matmul {dtype} {n}^3", 2 * n**3 / 1e9, "TFLOP/s", contestants)
@@ -124,7 +147,9 @@ def add_group(dtype: str) -> list[Row]:
     want = a + b
     moved = 3 * n * a.element_size() / 1e6
     return compete(
-        f"add {dtype} 2^28", moved, "GB/s",
+        f"add {dtype} 2^28",
+        moved,
+        "GB/s",
         [
             Contestant("device copy of the same bytes", lambda: copy.copy_(big), lambda: 0.0),
             Contestant("torch.add", lambda: torch.add(a, b, out=c), lambda: norm_error(c, want)),
@@ -147,11 +172,18 @@ def softmax_group(dtype: str) -> list[Row]:
         first = kernel(x)
         contestants.append(
             Contestant(
-                f"ours, {threads} threads", lambda k=kernel: k(x), lambda f=first: norm_error(f, want),
+                f"ours, {threads} threads",
+                lambda k=kernel: k(x),
+                lambda f=first: norm_error(f, want),
                 {"registers": kernel.n_regs},
             )
         )
-    return compete(f"softmax {dtype} {rows}x{cols}", 2 * x.numel() * x.element_size() / 1e6, "GB/s", contestants)
+    return compete(
+        f"softmax {dtype} {rows}x{cols}",
+        2 * x.numel() * x.element_size() / 1e6,
+        "GB/s",
+        contestants,
+    )
 
 
 # ---------------------------------------------------------------------------------- attention
@@ -184,19 +216,27 @@ def attention_group(causal: bool) -> list[Row]:
         first = kernel(q, k, v)
         contestants.append(
             Contestant(
-                name, lambda f=kernel: f(q, k, v), lambda f=first: norm_error(f, want),
+                name,
+                lambda f=kernel: f(q, k, v),
+                lambda f=first: norm_error(f, want),
                 {"registers": kernel.n_regs, "spills": kernel.n_spills},
             )
         )
     work = 4 * B * H * S * S * D / (2 if causal else 1) / 1e9
-    return compete(f"attention fwd {'causal ' if causal else ''}fp16 b{B} h{H} s{S} d{D}", work, "TFLOP/s", contestants)
+    return compete(
+        f"attention fwd {'causal ' if causal else ''}fp16 b{B} h{H} s{S} d{D}",
+        work,
+        "TFLOP/s",
+        contestants,
+    )
 
 
 # ---------------------------------------------------------------------------------- host side
 
 
 def launch_cost() -> dict[str, float]:
-    """Microseconds of host time per call: four checked tensors, beside a bare cuLaunchKernelEx in C."""
+    """Microseconds of host time per call: four checked tensors, beside a bare cuLaunchKernelEx in
+    C."""
     import torch
 
     @tilelang.jit
@@ -204,7 +244,12 @@ def launch_cost() -> dict[str, float]:
         import tilelang.language as T
 
         @T.prim_func
-        def main(A: T.Tensor((64,), "float32"), B: T.Tensor((64,), "float32"), C: T.Tensor((64,), "float32"), D: T.Tensor((64,), "float32")):
+        def main(
+            A: T.Tensor((64,), "float32"),
+            B: T.Tensor((64,), "float32"),
+            C: T.Tensor((64,), "float32"),
+            D: T.Tensor((64,), "float32"),
+        ):
             with T.Kernel(1, threads=64):
                 for i in T.Parallel(64):
                     D[i] = A[i] + B[i] + C[i]
@@ -214,7 +259,10 @@ def launch_cost() -> dict[str, float]:
     kernel = nothing()
     t = [torch.zeros(64, device="cuda") for _ in range(4)]
     out: dict[str, float] = {}
-    for name, call in (("ours tvm_ffi, 4 tensors", lambda: kernel(*t)), ("torch y.copy_(x)", lambda: t[0].copy_(t[1]))):
+    for name, call in (
+        ("ours tvm_ffi, 4 tensors", lambda: kernel(*t)),
+        ("torch y.copy_(x)", lambda: t[0].copy_(t[1])),
+    ):
         out[name] = host_us(call)
     for name, us in out.items():
         print(f"  host time {name:<40} {us:6.2f} us", flush=True)

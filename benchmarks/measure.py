@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Timing on a GPU, fairly: two regimes, contestants interleaved, medians.
 
-burst: the GPU idles, three warm-up calls, ten timed ones: the clock is high. sustained: back-to-back calls
-until the card sits at its power limit. Contestants of one group are timed round-robin in the same run with
-the same live inputs; only rates of one regime compare.
-"""
+burst: the GPU idles, three warm-up calls, ten timed ones: the clock is high. sustained:
+back-to-back calls until the card sits at its power limit. Contestants of one group are timed
+round-robin in the same run with the same live inputs; only rates of one regime compare."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import platform
 import statistics
@@ -27,7 +27,8 @@ SUSTAINED_S = 0.3
 
 @dataclass
 class Row:
-    """One contestant of a group. rates are in `unit` (TFLOP/s or GB/s); error against the reference."""
+    """One contestant of a group. rates are in `unit` (TFLOP/s or GB/s); error against the
+    reference."""
 
     group: str
     name: str
@@ -38,10 +39,14 @@ class Row:
     extra: dict[str, Any] = field(default_factory=dict)
 
     def line(self, base: Row | None) -> str:
-        ratio = f"  {self.burst / base.burst:5.2f} x {self.sustained / base.sustained:5.2f} x" if base else ""
+        ratio = (
+            f"  {self.burst / base.burst:5.2f} x {self.sustained / base.sustained:5.2f} x"
+            if base
+            else ""
+        )
         return (
-            f"  {self.name:<42} burst {self.burst:8.1f}  sustained {self.sustained:8.1f} {self.unit}{ratio}"
-            f"  error {self.error:.1e} {self.extra or ''}"
+            f"  {self.name:<42} burst {self.burst:8.1f}  sustained {self.sustained:8.1f}"
+            f" {self.unit}{ratio}  error {self.error:.1e} {self.extra or ''}"
         )
 
 
@@ -55,7 +60,7 @@ def event_times(f: Call, calls: int) -> list[float]:
         f()
         m.record()
     torch.cuda.synchronize()
-    return [a.elapsed_time(b) for a, b in zip(marks, marks[1:], strict=False)]
+    return [a.elapsed_time(b) for a, b in itertools.pairwise(marks)]
 
 
 def burst_ms(f: Call) -> float:
@@ -76,7 +81,8 @@ def sustained_ms(f: Call) -> float:
 
 @dataclass
 class Contestant:
-    """call: one run. error: of its output against the group's reference (checked after the timing)."""
+    """call: one run. error: of its output against the group's reference (checked after the
+    timing)."""
 
     name: str
     call: Call
@@ -84,11 +90,14 @@ class Contestant:
     extra: dict[str, Any] = field(default_factory=dict)
 
 
-def compete(group: str, work: float, unit: str, contestants: Sequence[Contestant], rounds: int = 3) -> list[Row]:
-    """Times all contestants round-robin (forwards and backwards in turn); the first is the baseline.
+def compete(
+    group: str, work: float, unit: str, contestants: Sequence[Contestant], rounds: int = 3
+) -> list[Row]:
+    """Times all contestants round-robin (forwards and backwards in turn); the first is the
+    baseline.
 
-    work: operations or bytes of one call, in 1e9 per `unit`-second (1e12 for TFLOP/s is passed as 1e3 * 1e9).
-    """
+    work: operations or bytes of one call, in 1e9 per `unit`-second (1e12 for TFLOP/s is passed as
+    1e3 * 1e9)."""
     print(f"## {group}", flush=True)
     bursts: dict[str, list[float]] = {c.name: [] for c in contestants}
     steady: dict[str, list[float]] = {c.name: [] for c in contestants}
@@ -111,8 +120,14 @@ def compete(group: str, work: float, unit: str, contestants: Sequence[Contestant
 
 def machine() -> dict[str, Any]:
     """What the figures were measured on."""
-    out: dict[str, Any] = {"date": time.strftime("%Y-%m-%d"), "python": platform.python_version(), "cpu": _cpu_name()}
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
+    out: dict[str, Any] = {
+        "date": time.strftime("%Y-%m-%d"),
+        "python": platform.python_version(),
+        "cpu": _cpu_name(),
+    }
+    commit = subprocess.run(
+        ["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False
+    ).stdout.strip()
     out["commit"] = commit or "unknown"
     try:
         import torch
@@ -122,7 +137,9 @@ def machine() -> dict[str, Any]:
     if torch.cuda.is_available():
         out["gpu"] = torch.cuda.get_device_name()
         query = ["nvidia-smi", "--query-gpu=driver_version,power.limit", "--format=csv,noheader"]
-        out["driver"] = subprocess.run(query, capture_output=True, text=True, check=False).stdout.strip()
+        out["driver"] = subprocess.run(
+            query, capture_output=True, text=True, check=False
+        ).stdout.strip()
     return out
 
 
@@ -131,7 +148,10 @@ def _cpu_name() -> str:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         return platform.processor()
-    return next((x.split(":", 1)[1].strip() for x in lines if x.startswith("model name")), platform.processor())
+    return next(
+        (x.split(":", 1)[1].strip() for x in lines if x.startswith("model name")),
+        platform.processor(),
+    )
 
 
 def save(path: Path, rows: Sequence[Row], **more: Any) -> None:

@@ -32,7 +32,12 @@ def run(n: int, dtype: str, target: str, bench: bool = False) -> harness.Result:
     a, b = (harness.tensor((n,), dtype, target, seed) for seed in (0, 1))
     with tilelang.target.Target(target) if target != "auto" else _nothing():
         return harness.case(
-            f"add {n} {dtype}", lambda: lambda x, y: add(x, y, dtype=dtype), (a, b), lambda x, y: x + y, dtype, target,
+            f"add {n} {dtype}",
+            lambda: lambda x, y: add(x, y, dtype=dtype),
+            (a, b),
+            lambda x, y: x + y,
+            dtype,
+            target,
             ("x + y", lambda: a + b) if bench else None,
         )
 
@@ -45,9 +50,19 @@ def _nothing():
 
 def main() -> int:
     args = harness.parser(__doc__).parse_args()
-    cases = [(1 << 20, "float32"), (1 << 20, "bfloat16"), (1000003, "float32"), (1, "float32"), (0, "float32")]
+    cases = [
+        (1 << 20, "float32"),
+        (1 << 20, "bfloat16"),
+        (1000003, "float32"),
+        (1, "float32"),
+        (0, "float32"),
+    ]
     if args.bench:
-        cases = [(1 << 27, "float32"), (1 << 27, "bfloat16")] if harness.on_gpu(args.target) else [(1 << 24, "float32")]
+        cases = (
+            [(1 << 27, "float32"), (1 << 27, "bfloat16")]
+            if harness.on_gpu(args.target)
+            else [(1 << 24, "float32")]
+        )
     return harness.report([run(n, dtype, args.target, args.bench) for n, dtype in cases])
 
 

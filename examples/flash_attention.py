@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Flash attention forward, causal or not, any sequence length: python examples/flash_attention.py [--bench]
+"""Flash attention forward, causal or not, any sequence length: python examples/flash_attention.py
+[--bench]
 
-Q, K, V, O are [batch, sequence, heads, head dim]. One block computes `block_M` rows of one head with an
-online softmax: running maximum and sum, rescaled when the maximum grows.
-"""
+Q, K, V, O are [batch, sequence, heads, head dim]. One block computes `block_M` rows of one head
+with an online softmax: running maximum and sum, rescaled when the maximum grows."""
 
 from __future__ import annotations
 
@@ -19,12 +19,19 @@ LOG2_E = 1.4426950408889634
 
 
 @tilelang.jit(out_idx=[-1])
-def attention(B, S, H, D, causal=False, dtype="float16", block_M=64, block_N=64, threads=128, stages=2):
+def attention(
+    B, S, H, D, causal=False, dtype="float16", block_M=64, block_N=64, threads=128, stages=2
+):
     shape = (B, S, H, D)
     scale = LOG2_E / D**0.5
 
     @T.prim_func
-    def main(Q: T.Tensor(shape, dtype), K: T.Tensor(shape, dtype), V: T.Tensor(shape, dtype), O: T.Tensor(shape, dtype)):
+    def main(
+        Q: T.Tensor(shape, dtype),
+        K: T.Tensor(shape, dtype),
+        V: T.Tensor(shape, dtype),
+        O: T.Tensor(shape, dtype),
+    ):
         with T.Kernel(T.ceildiv(S, block_M), H, B, threads=threads) as (bx, by, bz):
             Q_shared = T.alloc_shared((block_M, D), dtype)
             K_shared = T.alloc_shared((block_N, D), dtype)
@@ -53,7 +60,9 @@ def attention(B, S, H, D, causal=False, dtype="float16", block_M=64, block_N=64,
                     if causal:
                         visible = visible and k * block_N + j <= bx * block_M + i
                     scores[i, j] = T.if_then_else(visible, 0, -T.infinity("float32"))
-                T.gemm(Q_shared, K_shared, scores, transpose_B=True, policy=T.GemmWarpPolicy.FullRow)
+                T.gemm(
+                    Q_shared, K_shared, scores, transpose_B=True, policy=T.GemmWarpPolicy.FullRow
+                )
                 T.copy(V[bz, k * block_N : (k + 1) * block_N, by, :], V_shared)
                 T.copy(top, old_top)
                 T.reduce_max(scores, top, dim=1, clear=False)
@@ -90,7 +99,9 @@ def reference(q, k, v, causal):
     return out
 
 
-def run(B: int, S: int, H: int, D: int, causal: bool, dtype: str, target: str, bench: bool = False) -> harness.Result:
+def run(
+    B: int, S: int, H: int, D: int, causal: bool, dtype: str, target: str, bench: bool = False
+) -> harness.Result:
     """One shape: compile, run, check."""
     q, k, v = (harness.tensor((B, S, H, D), dtype, target, seed) for seed in range(3))
 
@@ -107,7 +118,9 @@ def run(B: int, S: int, H: int, D: int, causal: bool, dtype: str, target: str, b
         sdpa = torch.nn.functional.scaled_dot_product_attention
         baseline = ("torch sdpa", lambda: sdpa(x, y, z, is_causal=causal))
     name = f"attention {B}x{S}x{H}x{D} {dtype}{' causal' if causal else ''}"
-    return harness.case(name, make, (q, k, v), lambda *t: reference(*t, causal), dtype, target, baseline)
+    return harness.case(
+        name, make, (q, k, v), lambda *t: reference(*t, causal), dtype, target, baseline
+    )
 
 
 SHAPES = [(1, 128, 2, 64), (2, 100, 3, 64), (1, 1, 1, 64)]
@@ -119,7 +132,9 @@ def main() -> int:
     if args.bench:
         shapes = [(4, 4096, 16, 128)] if harness.on_gpu(args.target) else [(1, 1024, 8, 64)]
     dtype = "float16"
-    return harness.report([run(*s, c, dtype, args.target, args.bench) for c in (False, True) for s in shapes])
+    return harness.report(
+        [run(*s, c, dtype, args.target, args.bench) for c in (False, True) for s in shapes]
+    )
 
 
 if __name__ == "__main__":

@@ -45,8 +45,12 @@ class Result:
 
 
 def parser(doc: str | None) -> argparse.ArgumentParser:
-    p = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--target", default="auto", help="auto, cuda, llvm, cuda-sim, 'cuda -arch=sm_80', …")
+    p = argparse.ArgumentParser(
+        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    p.add_argument(
+        "--target", default="auto", help="auto, cuda, llvm, cuda-sim, 'cuda -arch=sm_80', …"
+    )
     p.add_argument("--bench", action="store_true", help="time it beside its baseline")
     return p
 
@@ -58,7 +62,9 @@ def on_gpu(target: str) -> bool:
 
 def tensor(shape: Sequence[int], dtype: str, target: str, seed: int = 0, scale: float = 1.0) -> Any:
     """Normal random numbers, the same on every target."""
-    x = (np.random.default_rng(seed).standard_normal(tuple(shape)) * scale).astype(numpy_dtype(dtype))
+    x = (np.random.default_rng(seed).standard_normal(tuple(shape)) * scale).astype(
+        numpy_dtype(dtype)
+    )
     if not on_gpu(target):
         return x
     import torch
@@ -109,10 +115,16 @@ def _synchronizer(target: str) -> Callable[[], None]:
 
 
 def case(
-    name: str, make: Callable[[], Any], inputs: Sequence[Any], reference: Callable[..., np.ndarray[Any, Any]],
-    dtype: str, target: str, baseline: tuple[str, Callable[[], Any]] | None = None,
+    name: str,
+    make: Callable[[], Any],
+    inputs: Sequence[Any],
+    reference: Callable[..., np.ndarray[Any, Any]],
+    dtype: str,
+    target: str,
+    baseline: tuple[str, Callable[[], Any]] | None = None,
 ) -> Result:
-    """Compiles, runs and checks one kernel (`make()` returns the callable); times it if there is a baseline."""
+    """Compiles, runs and checks one kernel (`make()` returns the callable); times it if there is a
+    baseline."""
     start = time.perf_counter()
     kernel = make()
     seconds = time.perf_counter() - start

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """C = relu(A · B + bias) for any M, N, K: python examples/matmul.py [--dtype float16] [--bench]
 
-The lazy style: a factory takes the sizes and returns the kernel; all its arguments are compile-time.
-The same program runs on the CPU, on Ampere (cp.async ring, mma.sync) and on Hopper (TMA ring, wgmma).
-"""
+The lazy style: a factory takes the sizes and returns the kernel; all its arguments are
+compile-time. The same program runs on the CPU, on Ampere (cp.async ring, mma.sync) and on Hopper
+(TMA ring, wgmma)."""
 
 from __future__ import annotations
 
@@ -28,11 +28,24 @@ def blocks(target: str, dtype: str) -> dict[str, int]:
 
 @tilelang.jit(out_idx=[-1])
 def matmul(
-    M, N, K, dtype="float16", accum="float32", block_M=128, block_N=128, block_K=32, threads=128, stages=3, bias=True,
+    M,
+    N,
+    K,
+    dtype="float16",
+    accum="float32",
+    block_M=128,
+    block_N=128,
+    block_K=32,
+    threads=128,
+    stages=3,
+    bias=True,
 ):
     @T.prim_func
     def main(
-        A: T.Tensor((M, K), dtype), B: T.Tensor((K, N), dtype), Bias: T.Tensor((N,), dtype), C: T.Tensor((M, N), dtype)
+        A: T.Tensor((M, K), dtype),
+        B: T.Tensor((K, N), dtype),
+        Bias: T.Tensor((N,), dtype),
+        C: T.Tensor((M, N), dtype),
     ):
         with T.Kernel(T.ceildiv(N, block_N), T.ceildiv(M, block_M), threads=threads) as (bx, by):
             A_shared = T.alloc_shared((block_M, block_K), dtype)
@@ -65,8 +78,12 @@ def run(m: int, n: int, k: int, dtype: str, target: str, bench: bool = False) ->
     def reference(x, y, z):
         return np.maximum(x @ y + z, 0)
 
-    baseline = (("numpy" if isinstance(a, np.ndarray) else "torch"), lambda: a @ b) if bench else None
-    return harness.case(f"matmul {m}x{n}x{k} {dtype}", make, (a, b, bias), reference, dtype, target, baseline)
+    baseline = (
+        (("numpy" if isinstance(a, np.ndarray) else "torch"), lambda: a @ b) if bench else None
+    )
+    return harness.case(
+        f"matmul {m}x{n}x{k} {dtype}", make, (a, b, bias), reference, dtype, target, baseline
+    )
 
 
 SHAPES = [(256, 256, 256), (77, 1000, 1040), (1, 1, 1), (128, 0, 64), (64, 64, 0)]

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """One compiled matmul for all M, N, K: python examples/matmul_dynamic.py [--bench]
 
-`T.dynamic` sizes are bound from the tensors at each call. The compiled kernel holds two versions: one
-with 16-byte accesses for row lengths that are multiples of 16 bytes, one that is right for every size;
-the host entry picks.
-"""
+`T.dynamic` sizes are bound from the tensors at each call. The compiled kernel holds two versions:
+one with 16-byte accesses for row lengths that are multiples of 16 bytes, one that is right for
+every size; the host entry picks."""
 
 from __future__ import annotations
 
@@ -17,7 +16,9 @@ import tilelang.language as T
 
 
 @tilelang.jit(out_idx=[-1])
-def matmul(dtype="float16", accum="float32", block_M=128, block_N=128, block_K=32, threads=128, stages=2):
+def matmul(
+    dtype="float16", accum="float32", block_M=128, block_N=128, block_K=32, threads=128, stages=2
+):
     M, N, K = T.dynamic("M"), T.dynamic("N"), T.dynamic("K")
 
     @T.prim_func
@@ -45,7 +46,15 @@ def run(m: int, n: int, k: int, dtype: str, target: str, bench: bool = False) ->
             return matmul(dtype)
 
     baseline = ("x @ y", lambda: a @ b) if bench else None
-    return harness.case(f"dynamic matmul {m}x{n}x{k} {dtype}", make, (a, b), lambda x, y: x @ y, dtype, target, baseline)
+    return harness.case(
+        f"dynamic matmul {m}x{n}x{k} {dtype}",
+        make,
+        (a, b),
+        lambda x, y: x @ y,
+        dtype,
+        target,
+        baseline,
+    )
 
 
 SHAPES = [(128, 128, 128), (77, 1000, 1040), (65, 33, 17), (1, 1, 1), (0, 16, 16), (16, 16, 0)]
@@ -56,7 +65,9 @@ def main() -> int:
     shapes = SHAPES
     if args.bench:
         shapes = [(4096,) * 3, (4097, 4095, 1001)] if harness.on_gpu(args.target) else [(1024,) * 3]
-    return harness.report([run(*s, d, args.target, args.bench) for d in ("float32", "float16") for s in shapes])
+    return harness.report(
+        [run(*s, d, args.target, args.bench) for d in ("float32", "float16") for s in shapes]
+    )
 
 
 if __name__ == "__main__":

@@ -65,7 +65,9 @@ def main() -> int:
     shapes = SHAPES
     if args.bench:
         shapes = [(32768, 8192)] if harness.on_gpu(args.target) else [(4096, 4096)]
-    return harness.report([run(*s, d, args.target, args.bench) for d in ("float32", "bfloat16") for s in shapes])
+    return harness.report(
+        [run(*s, d, args.target, args.bench) for d in ("float32", "bfloat16") for s in shapes]
+    )
 
 
 if __name__ == "__main__":
