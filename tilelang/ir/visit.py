@@ -157,6 +157,9 @@ class _Substitute(Rewriter):
         if t is Region:
             n = n.map_children(self.visit)
             return Region(self.mapping[n.buffer], n.offsets, n.extents) if n.buffer in self.mapping else n
+        if t is TileStmt and any(isinstance(v, Expr) for v in n.annotations.values()):
+            notes = {k: self.visit(v) if isinstance(v, Expr) else v for k, v in n.annotations.items()}
+            return TileStmt(self.visit(n.op), notes, n.span)
         if t is Alloc and n.buffer in self.mapping:
             return Alloc(self.mapping[n.buffer], n.annotations, n.span)
         if t is Bind and n.var in self.mapping and type(self.mapping[n.var]) is Var:

@@ -39,7 +39,7 @@ from tilelang.ir import (
     substitute,
     walk,
 )
-from tilelang.layout import Fragment, Layout, make_swizzled
+from tilelang.layout import Fragment, FragmentTable, Layout, LayoutTable, make_swizzled
 from tilelang.tileop.base import LowerContext, select
 from tilelang.tileop.distribute import LoopPlan, solve
 from tilelang.tileop.expand import expand, expand_staged_store, loop_vars
@@ -58,6 +58,8 @@ from .manager import PassContext
 from .ownership import holds, same_owner
 
 __all__ = ["run"]
+
+ALIGNMENT_SLACK = 1024  # bytes that aligning swizzled buffers may cost
 
 
 def run(func: PrimFunc, ctx: PassContext) -> PrimFunc:
@@ -118,7 +120,14 @@ class Inference:
 
     def _user_layouts(self) -> None:
         for buffer, layout in dict(self.launch.annotations.get("layouts", {})).items():
-            wanted = Fragment if buffer.is_fragment else Layout
+            if isinstance(layout, FragmentTable):
+                raise LayoutError(
+                    f"the layout given for `{buffer.name}` is not supported: {layout.why_no_digits}",
+                    code="TL1123",
+                    span=buffer.span or self.launch.span,
+                    help="use a layout that is a sum of digits of the coordinates (//, %, * and +)",
+                )
+            wanted = Fragment if buffer.is_fragment else (Layout, LayoutTable)
             if isinstance(layout, wanted):
                 self.layouts[buffer] = layout
                 self.fixed.add(buffer)
@@ -171,9 +180,24 @@ class Inference:
         shape = tuple(int(e or 0) for e in extents)
         if registers_in_row(layout) * op.dst.dtype.bytes >= ACCESS_BYTES or shape[1] % 8:
             return None
+        if not self._fits(prod(shape) * op.dst.dtype.bytes):
+            return None
         stage = Buffer(f"{op.src.buffer.name}_out", shape, op.dst.dtype, Scope.SHARED, span=None)
         self.layouts[stage] = make_swizzled(shape, op.dst.dtype.bits)
         return stage
+
+    def _fits(self, extra: int) -> bool:
+        """Is there shared memory for `extra` bytes more? Without warp roles they may lie where a buffer that
+        is dead by then was."""
+        nodes = list(walk(self.launch.body))
+        taken = sum(
+            prod(x.buffer.static_shape or (0,)) * x.buffer.dtype.bytes
+            for x in nodes
+            if type(x) is Alloc and not x.buffer.is_fragment and not x.buffer.is_local
+        )
+        roles = any(type(x) is Role for x in nodes)
+        limit = self.ctx.target.max_smem - ALIGNMENT_SLACK
+        return (taken + extra if roles else max(taken, extra)) <= limit
 
     def _require(self, buffer: Buffer, layout: Any, s: Any) -> None:
         """A hard constraint. The first one wins; an op that meets another layout converts (fragments)

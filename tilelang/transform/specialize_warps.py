@@ -18,6 +18,7 @@ note when any op refuses, or when the loop is nested; the kernel then runs witho
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,18 +32,22 @@ from tilelang.ir import (
     For,
     Launch,
     PrimFunc,
+    Return,
     Rewriter,
     Role,
     Scope,
     Stmt,
     TileStmt,
+    Var,
     address_of,
     as_expr,
+    const,
     const_int,
     effects,
     expr_effects,
     flatten,
     free_vars,
+    refresh,
     seq,
     substitute,
     walk,
@@ -74,7 +79,8 @@ def run(func: PrimFunc, ctx: PassContext) -> PrimFunc:
 @dataclass
 class Plan:
     """before, loop, after: the kernel's statements around the loop. producers: the copies, with their
-    conditions. consumers: the rest of the loop body. stages: slots of the ring."""
+    conditions. consumers: the rest of the loop body. stages: slots of the ring. workers: blocks of a
+    persistent launch, which walk all tiles; None for a block per tile."""
 
     before: list[Stmt]
     loop: For
@@ -83,6 +89,7 @@ class Plan:
     producers: list[Stmt]
     consumers: list[Stmt]
     stages: int
+    workers: int | None = None
 
 
 class Declined(Exception):
@@ -128,7 +135,22 @@ def _plan(s: Launch, loops: list[For], func: PrimFunc, ctx: PassContext) -> Plan
     plan = Plan(body[:at], loop, body[at + 1 :], allocs, producers, consumers, stages)
     _check_ops(s, plan, func, ctx)
     _check_scalars(plan)
-    return plan
+    return replace(plan, workers=_workers(s, plan, ctx))
+
+
+def _workers(s: Launch, plan: Plan, ctx: PassContext) -> int | None:
+    """One block per multiprocessor pays when there are more tiles than that: the producer fills the ring for
+    the next tile while the consumers store this one. Every tile must have as many loop steps."""
+    total = prod([const_int(g) or 0 for g in s.grid]) if all(const_int(g) for g in s.grid) else None
+    own = [*s.block_vars, *(x.var for x in plan.before if type(x) is Bind)]
+    if total is not None and total <= ctx.target.num_sms:
+        return None
+    if any(any(v is w for w in own) for v in free_vars(plan.loop.extent)):
+        ctx.note(f"{s.span}: not persistent: the number of loop steps depends on the block")
+        return None
+    if any(type(x) is Return for x in walk(s.body)):
+        return None
+    return int(ctx.target.num_sms)
 
 
 def _check_ops(s: Launch, plan: Plan, func: PrimFunc, ctx: PassContext) -> None:
@@ -184,6 +206,7 @@ class _Emitter:
         n = plan.stages
         self.full = Buffer("full", (n,), "uint64", Scope.BARRIER, span=self.span)
         self.empty = Buffer("empty", (n,), "uint64", Scope.BARRIER, span=self.span)
+        self.worker = Var("worker") if plan.workers else None
         self.ring = {
             b: Buffer(b.name, (n, *b.shape), b.dtype, b.scope, span=b.span) for b in self._staged()
         }
@@ -193,28 +216,53 @@ class _Emitter:
 
     def emit(self) -> Stmt:
         s, plan = self.launch, self.plan
-        top, work = self._split_before()
-        producer = Role(
-            self.threads,
-            PRODUCER_THREADS,
-            self._produce(),
-            {"name": "producer", "elected": True},
-            self.span,
-        )
-        consume = seq(work, self._consume(), plan.after)
+        allocs, values, work = self._split_before()
+        produce = self._per_tile(values, lambda done: self._produce(done))
+        consume = self._per_tile(values, lambda done: seq(work, self._consume(done), plan.after))
+        about = {"name": "producer", "elected": True}
+        producer = Role(self.threads, PRODUCER_THREADS, produce, about, self.span)
         consumer = Role(0, self.threads, consume, {"name": "consumers"}, self.span)
-        body = resize(seq(top, plan.allocs, self._barriers(), producer, consumer), self.ring)
+        shared = [] if plan.workers else values
+        body = seq(allocs, shared, plan.allocs, self._barriers(), producer, consumer)
         threads = (self.threads + PRODUCER_THREADS, 1, 1)
-        return Launch(s.grid, threads, s.block_vars, s.thread_vars, body, s.annotations, s.span)
+        grid, blocks = (
+            (s.grid, s.block_vars)
+            if self.worker is None
+            else ((const(plan.workers or 1),), (self.worker,))
+        )
+        return Launch(
+            grid, threads, blocks, s.thread_vars, resize(body, self.ring), s.annotations, s.span
+        )
 
-    def _split_before(self) -> tuple[list[Stmt], list[Stmt]]:
-        """Allocations and pure values belong to both roles; everything else is the consumers'."""
-        top = [
-            x
-            for x in self.plan.before
-            if type(x) in (Alloc, Assume) or (type(x) is Bind and _duplicable(x))
-        ]
-        return top, [x for x in self.plan.before if not any(x is t for t in top)]
+    def _per_tile(self, values: list[Stmt], body: Callable[[Expr], Stmt]) -> Stmt:
+        """The body once, or (persistent) for each tile of this worker. `body` gets the number of loop steps
+        done before: slots and phases of the ring go on from tile to tile."""
+        s, worker, workers = self.launch, self.worker, self.plan.workers
+        if worker is None or workers is None:
+            return body(const(0))
+        b = Builder(self.span)
+        total: Expr = const(1)
+        for g in s.grid:
+            total = total * g
+        with b.for_("tile", (total - worker + (workers - 1)) // workers) as t:
+            at = worker + t * workers
+            for v, g in zip(s.block_vars, s.grid, strict=True):
+                b.emit(Bind(v, at if v is s.block_vars[-1] else at % g, self.span))
+                b.emit(Assume(v >= const(0)), Assume(v < g))
+                at = at // g
+            b.emit(values)
+            b.emit(body(b.bind("done", t * self.plan.loop.extent)))
+        return refresh(b.finish())  # each role binds values of its own
+
+    def _split_before(self) -> tuple[list[Stmt], list[Stmt], list[Stmt]]:
+        """(allocations, pure values that both roles may need, the consumers' statements)."""
+        allocs: list[Stmt] = []
+        values: list[Stmt] = []
+        work: list[Stmt] = []
+        for x in self.plan.before:
+            pure = type(x) is Assume or (type(x) is Bind and _duplicable(x))
+            (allocs if type(x) is Alloc else values if pure else work).append(x)
+        return allocs, values, work
 
     def _barriers(self) -> list[Stmt]:
         n = self.plan.stages
@@ -229,41 +277,46 @@ class _Emitter:
     def _parity(self, k: Expr) -> Expr:
         return k // self.plan.stages % 2
 
-    def _at(self, stmts: list[Stmt], k: Expr) -> list[Stmt]:
-        """The statements of iteration `k` (from 0), on the ring's slot."""
+    def _at(self, stmts: list[Stmt], k: Expr, step: Expr) -> list[Stmt]:
+        """The statements of iteration `k` (from 0), on the ring's slot for `step`."""
         loop = self.plan.loop
-        move = Slots({b: (wide, self.plan.stages, 0) for b, wide in self.ring.items()}, k)
+        move = Slots({b: (wide, self.plan.stages, 0) for b, wide in self.ring.items()}, step)
         return [move.visit(substitute(x, {loop.var: loop.start + k})) for x in stmts]
 
-    def _produce(self) -> Stmt:
+    def _produce(self, done: Expr) -> Stmt:
         plan, b = self.plan, Builder(self.span)
         total = sum(tile_bytes(p.op) for p in plan.producers)  # type: ignore[attr-defined]
         with b.for_(plan.loop.var.name, plan.loop.extent) as k:
-            slot = self._slot(k)
+            step = b.bind("step", done + k)
+            slot = b.bind("slot", self._slot(step))
             # a fresh barrier has completed the phase before 0: the first pass does not block
-            b.call("mbar_wait", address_of(self.empty, slot), self._parity(k) ^ 1)
+            b.call("mbar_wait", address_of(self.empty, slot), self._parity(step) ^ 1)
             b.call("mbar_expect_tx", address_of(self.full, slot), total)
             pins = {"lowering": "tma", "barrier": address_of(self.full, slot)}
-            for p in self._at(plan.producers, k):
+            for p in self._at(plan.producers, k, step):
                 b.emit(TileStmt(p.op, {**p.annotations, **pins}, p.span))  # type: ignore[attr-defined]
         return b.finish()
 
-    def _consume(self) -> Stmt:
+    def _consume(self, done: Expr) -> Stmt:
         plan, b = self.plan, Builder(self.span)
         gemm = self._deferrable()
         with b.for_(plan.loop.var.name, plan.loop.extent) as k:
-            slot = self._slot(k)
-            b.call("mbar_wait", address_of(self.full, slot), self._parity(k))
-            for x in self._at([_pinned(c, gemm is not None) for c in plan.consumers], k):
+            step = b.bind("step", done + k)
+            slot = b.bind("slot", self._slot(step))
+            b.call("mbar_wait", address_of(self.full, slot), self._parity(step))
+            for x in self._at([_pinned(c, gemm is not None) for c in plan.consumers], k, step):
                 b.emit(x)
             if gemm is None:
                 self._release(b, slot)
-            else:  # the group just issued stays in flight: the one before it is done, so is its slot
+            else:  # the group just issued stays in flight: the one before is done, so is its slot
                 b.call("wgmma_wait", 1)
                 with b.if_(k > 0):
-                    self._release(b, self._slot(k - 1 + plan.stages))
+                    self._release(b, self._slot(step + (plan.stages - 1)))
         if gemm is not None:
             b.emit(TileStmt(WaitWgmma(0), {}, self.span))
+            if plan.workers:  # the next tile needs the last slot too
+                with b.if_(plan.loop.extent > 0):
+                    self._release(b, self._slot(done + plan.loop.extent - 1))
         return b.finish()
 
     def _deferrable(self) -> TileStmt | None:
