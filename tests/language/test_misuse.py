@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Any `T.` function called with anything works, or gives a typed error with a place and a way out."""
+"""Any `T.` function called with anything works, or gives a typed error with a place and help."""
 
 from __future__ import annotations
 

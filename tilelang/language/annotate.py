@@ -39,8 +39,12 @@ def _buffers(t: Trace, what: str, items: Any) -> dict[Buffer, Any]:
 
 def annotate_layout(layouts: Mapping[Buffer, Any], allow_reannotation: bool = False) -> None:
     """Fixes layouts: {buffer: Layout | Fragment | callable of the coordinates}."""
+    from .layouts import resolved  # the layout package is needed by few kernels
+
     t, launch = kernel_trace("T.annotate_layout")
-    launch.annotations.setdefault("layouts", {}).update(_buffers(t, "T.annotate_layout", layouts))
+    items = _buffers(t, "T.annotate_layout", layouts)
+    new = {b: resolved(t, b, layout) for b, layout in items.items()}
+    launch.annotations.setdefault("layouts", {}).update(new)
 
 
 def annotate_safe_value(values: Mapping[Buffer, Any]) -> None:

@@ -398,6 +398,8 @@ def _limit(d: DType, upper: bool) -> Any:
     if d.is_int:
         signed = d.kind == "int"
         return (1 << (d.bits - signed)) - 1 if upper else -(1 << (d.bits - 1)) if signed else 0
+    if not d.is_float:
+        raise fail(f"{d} has no largest or smallest value", "TL0240", "give a number's dtype")
     import ml_dtypes
 
     info = ml_dtypes.finfo(d.as_numpy())

@@ -5,6 +5,13 @@ from .digits import Digit, Replica
 from .fragment import Fragment
 from .layout import Layout, make_swizzled
 from .mma import mma_a, mma_b, mma_c, wgmma_a, wgmma_c
+from .named import (
+    make_full_bank_swizzled_layout,
+    make_half_bank_swizzled_layout,
+    make_linear_layout,
+    make_quarter_bank_swizzled_layout,
+    make_swizzled_layout,
+)
 from .swizzle import Swizzle
 from .table import FragmentTable, LayoutTable
 from .trace import fragment_from_functions, layout_from_function
@@ -20,7 +27,12 @@ __all__ = [
     "bank_conflicts",
     "fragment_from_functions",
     "layout_from_function",
+    "make_full_bank_swizzled_layout",
+    "make_half_bank_swizzled_layout",
+    "make_linear_layout",
+    "make_quarter_bank_swizzled_layout",
     "make_swizzled",
+    "make_swizzled_layout",
     "mma_a",
     "mma_b",
     "mma_c",

@@ -63,6 +63,8 @@ def vector_run(layout: Fragment, index: Sequence[Expr], loop_vars: Sequence[Var]
 
 def registers_in_row(layout: Fragment) -> int:
     """How many registers from 0 on hold consecutive elements of the last dimension."""
+    if layout.why_no_digits is not None:  # a table: not known without searching it
+        return 1
     run = 1
     for g in sorted(layout.reg_digits, key=lambda g: g.stride):
         if g.stride != run or g.dim != len(layout.shape) - 1 or g.div != run:
