@@ -113,3 +113,9 @@ def test_a_launch_that_hardware_refuses(sim: Any) -> None:
 def test_an_empty_grid_runs_nothing(sim: Any) -> None:
     report = sim.run(sim.kernel("int* A", "A[0] = 1;"), ints(), ctypes.c_int(0), grid=(0,))
     assert not report.counters
+
+
+def test_an_endless_loop_is_stopped(sim: Any) -> None:
+    body = "unsigned x = threadIdx.x;\n  while (x != 77) x = x * 2 + 1 == 77;\n  A[0] = x;"
+    error = sim.fault("timeout", sim.kernel("int* A", body), ints(4), time_limit=0.3)
+    assert "still runs after 0.3 s (line 5)" in error.message

@@ -393,6 +393,16 @@ def test_wgmma_with_a_in_registers(sim: Any) -> None:
     np.testing.assert_array_equal(c, a.astype(np.float32) @ b.astype(np.float32).T)
     changed = source.replace("CHANGE", "a[2] = half_t(1.0f);")
     assert "changes a register" in sim.fault("missing_wait", changed, a, b, c, **options).message
+    again = source.replace(
+        "CHANGE",
+        """tl::wgmma_wait<0>();
+  d[3] += 1.0f;
+  tl::wgmma_m64n16k16_f16_f32_rs<0, 0>(d, a, tl::wgmma_desc(s, 16, 256, 3), 1);
+  tl::wgmma_commit();""",
+    )
+    assert "wgmma_fence" in sim.fault("missing_fence", again, a, b, c, **options).message
+    fenced = again.replace("d[3] += 1.0f;", "d[3] += 1.0f; tl::wgmma_fence();")
+    sim.run(fenced, a, b, c, **options)
     late = source.replace("CHANGE", "").replace("tl::fence_proxy_async();", "")
     sim.fault("missing_fence", late, a, b, c, **options)
 
@@ -465,7 +475,7 @@ def test_traffic_is_counted_by_site(sim: Any) -> None:
   tl::sync_threads();
   tl::store_vec(&B[t * 4], tl::load_vec<int, 4>(&s[t % 16 * 4]));"""
     source = sim.kernel("const int* A, int* B", body)
-    a, b = np.zeros(256, np.int32), np.zeros(128, np.int32)
+    a, b = (x[-x.ctypes.data // 4 % 8 :][:256] for x in np.zeros((2, 270), np.int32))  # at sectors
     report = sim.run(source, a, b, smem=256, traffic=True)
     seen = {(s.line, s.memory, s.writes): (s.units, s.ideal) for s in report.sites}
     assert seen == {

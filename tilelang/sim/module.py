@@ -25,6 +25,7 @@ __all__ = ["SimModule"]
 
 _SITE = re.compile(r" ?\{(line|code):([0-9a-f]+)\}")
 _ERROR_BYTES = 4096
+DEFAULT_TIME_LIMIT = 300.0
 _MAX_SITES = 1024
 _MAX_THREADS = 1024
 _MAX_SHARED = 227 * 1024
@@ -50,14 +51,14 @@ class SimModule:
         check: bool = True,
         traffic: bool = False,
         host_threads: int = 1,
-        time_limit: float = 0.0,
+        time_limit: float = DEFAULT_TIME_LIMIT,
     ) -> SimReport:
         """Runs one kernel to its end.
 
         args: ctypes values (c_void_p, c_int, a tensor map, …) in the order of the parameters.
         ranges: (address, bytes, name, writable) of all global memory that the kernel may access.
         traffic: count bank conflicts and sectors of every access, which takes longer.
-        time_limit: seconds after which a kernel that only polls memory is stopped; 0 for none.
+        time_limit: seconds after which the kernel is stopped; 0 for none.
         """
         self._check_launch(kernel, _three(grid), _three(block), smem)
         report = SimReport(kernel, _three(grid), _three(block), smem)

@@ -69,8 +69,11 @@ void Block::access(Fiber& fiber, const void* p, size_t bytes, bool writes, const
     check_global(fiber, reinterpret_cast<uintptr_t>(p), bytes, writes, actor);
 }
 
-// A register that an unfinished wgmma still needs is touched.
+// Registers of wgmmas: touched while one is unfinished, or changed before the next.
 static void check_registers(Fiber& fiber, uintptr_t address, size_t bytes, bool writes, Site site) {
+  if (writes)
+    for (const StackRange& range : fiber.operands)
+      if (address < range.end && address + bytes > range.begin) fiber.needs_wgmma_fence = true;
   for (const StackRange& range : fiber.in_flight) {
     if (address + bytes <= range.begin || address >= range.end || (!writes && !range.written)) continue;
     fiber.block->fail(fiber, "missing_wait",
@@ -88,7 +91,7 @@ static inline void on_access(const void* p, size_t bytes, bool writes, const voi
   if (!block.check && !block.count_traffic) return;
   const Site site = static_cast<Site>(reinterpret_cast<uintptr_t>(code) - block.launch.code_begin) & ~kLineSite;
   if (address - fiber->stack < Stacks::kSize) {
-    if (__builtin_expect(!fiber->in_flight.empty(), 0)) check_registers(*fiber, address, bytes, writes, site);
+    if (__builtin_expect(!fiber->operands.empty(), 0)) check_registers(*fiber, address, bytes, writes, site);
     return;
   }
   ++block.counters.accesses;

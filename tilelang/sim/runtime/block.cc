@@ -69,8 +69,7 @@ Block::Block(Launch& launch, Scheduler& scheduler) : launch(launch), scheduler(s
   stacks.reserve(count);
   warps.resize((count + 31) / 32);
   warpgroups.resize((count + 127) / 128);
-  shared_bytes = launch.shared_bytes + kStaticShared;
-  shared_memory.reset(new unsigned char[shared_bytes + 2 * kMargin + kAlignment]);
+  shared_memory.reset(new unsigned char[launch.shared_bytes + kStaticShared + 2 * kMargin + kAlignment]);
   const uintptr_t begin = reinterpret_cast<uintptr_t>(shared_memory.get()) + kMargin;
   shared_base = (begin + kAlignment - 1) / kAlignment * kAlignment;
 }
@@ -95,6 +94,7 @@ void Block::prepare_threads() {
     f.open_copies.clear();
     f.copy_groups.clear();
     f.in_flight.clear();
+    f.operands.clear();
     f.wgmmas = 0;
     f.wgmma_groups = 0;
     f.needs_wgmma_fence = true;
@@ -114,7 +114,7 @@ bool Block::run(TlsimDim3 block_index) {
   alive = thread_count();
   units.clear();
   static_shared.clear();
-  static_used = launch.shared_bytes;
+  shared_bytes = launch.shared_bytes;
   for (size_t w = 0; w < warps.size(); ++w) {
     const unsigned lanes = std::min(32u, thread_count() - static_cast<unsigned>(w) * 32);
     warps[w].alive = lanes == 32 ? ~0u : (1u << lanes) - 1;
@@ -265,9 +265,13 @@ void Block::describe_deadlock() {
 void* Block::place_static(const char* name, size_t bytes, size_t alignment) {
   auto [entry, added] = static_shared.try_emplace(name, 0);
   if (added) {
-    entry->second = (static_used + alignment - 1) / alignment * alignment;
-    static_used = entry->second + bytes;
-    if (static_used > shared_bytes) fail(*current, "shared_memory", "static shared arrays exceed 48 KiB");
+    const size_t before = shared_bytes;
+    entry->second = (shared_bytes + alignment - 1) / alignment * alignment;
+    shared_bytes = entry->second + bytes;
+    if (shared_bytes > launch.shared_bytes + kStaticShared)
+      fail(*current, "shared_memory", "static shared arrays exceed 48 KiB");
+    memset(reinterpret_cast<void*>(shared_base + before), 0xFF, shared_bytes - before);
+    if (check) shadow.grow(shared_bytes);
   }
   return reinterpret_cast<void*>(shared_base + entry->second);
 }

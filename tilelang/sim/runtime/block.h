@@ -62,6 +62,7 @@ struct Fiber {
   std::deque<std::vector<CopyAsync>> copy_groups;
 
   std::vector<StackRange> in_flight;  // empty unless wgmmas are
+  std::vector<StackRange> operands;   // registers that some wgmma has used so far
   unsigned wgmmas;                    // issued so far
   Tick wgmma_groups;                  // committed so far
   bool needs_wgmma_fence;
@@ -248,7 +249,7 @@ struct Block {
 
   std::unique_ptr<unsigned char[]> shared_memory;
   uintptr_t shared_base = 0;
-  size_t shared_bytes = 0, static_used = 0;
+  size_t shared_bytes = 0;  // dynamic, and static ones from their first use on
   std::map<std::string, size_t> static_shared;
   Shadow shadow;
   Joiner joiner;

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "block.h"
+#include "watchdog.h"
 
 namespace sim {
 
@@ -28,7 +29,8 @@ void add(Counters& total, const Counters& part) {
 }
 
 // Takes blocks off the launch until none is left or one has failed.
-void work(Launch& launch) {
+void work(Launch& launch, Watchdog& watchdog) {
+  watchdog.watch(pthread_self());
   Scheduler scheduler;
   Block block(launch, scheduler);
   const uint64_t columns = launch.grid.x, rows = launch.grid.y;
@@ -43,6 +45,7 @@ void work(Launch& launch) {
     if (launch.error.empty()) launch.error = block.error, launch.error_kind = block.error_kind;
     launch.stop = true;
   }
+  watchdog.forget(pthread_self());
   std::lock_guard<std::mutex> guard(launch.mutex);
   add(launch.total, block.counters);
   for (const auto& [key, traffic] : block.sites) {
@@ -125,10 +128,14 @@ int tlsim_launch(TlsimRequest* request) {
     const TlsimRange& range = request->ranges[i];
     launch.ranges.push_back({reinterpret_cast<uintptr_t>(range.begin), range.bytes, range.name, range.writable != 0});
   }
-  std::vector<std::thread> helpers;
-  for (int i = 1; i < request->host_threads; ++i) helpers.emplace_back(sim::work, std::ref(launch));
-  sim::work(launch);
-  for (std::thread& helper : helpers) helper.join();
+  {
+    sim::Watchdog watchdog(launch);
+    std::vector<std::thread> helpers;
+    for (int i = 1; i < request->host_threads; ++i)
+      helpers.emplace_back(sim::work, std::ref(launch), std::ref(watchdog));
+    sim::work(launch, watchdog);
+    for (std::thread& helper : helpers) helper.join();
+  }
   memcpy(request->counters, &launch.total, sizeof(sim::Counters));
   for (const auto& [key, traffic] : launch.sites) {
     if (request->site_count == request->site_capacity) break;

@@ -13,11 +13,11 @@ namespace sim {
 
 namespace {
 
-constexpr int kM = 16, kN = 8, kMaxK = 32;
+constexpr int kM = 16, kN = 8, kDepth = 32;
 
 // The operands of all lanes as matrices of raw elements; B transposed, so that rows lie along k.
 template <class Element>
-void gather(const Collective& collective, int k, Element (*a)[kMaxK], Element (*b)[kMaxK]) {
+void gather(const Collective& collective, int k, Element (*a)[kDepth], Element (*b)[kDepth]) {
   constexpr int kPer = 4 / sizeof(Element);
   for (int lane = 0; lane < 32; ++lane) {
     const int g = lane / 4, q = lane % 4;
@@ -43,14 +43,14 @@ void move_accumulators(Collective& collective, Value (*c)[kN], bool to_lanes) {
 }
 
 void multiply_floats(Collective& collective, const TlsimMma& shape) {
-  alignas(32) float a[kM][kMaxK], b[kN][kMaxK], by_k[kMaxK][kN], c[kM][kN];
+  alignas(32) float a[kM][kDepth], b[kN][kDepth], by_k[kDepth][kN], c[kM][kN];
   if (shape.operand == TLSIM_TF32) {
-    float raw_a[kM][kMaxK], raw_b[kN][kMaxK];
+    float raw_a[kM][kDepth], raw_b[kN][kDepth];
     gather(collective, shape.k, raw_a, raw_b);
     for (int i = 0; i < kM; ++i) to_float(raw_a[i], a[i], shape.k, shape.operand);
     for (int i = 0; i < kN; ++i) to_float(raw_b[i], b[i], shape.k, shape.operand);
   } else {
-    uint16_t raw_a[kM][kMaxK], raw_b[kN][kMaxK];
+    uint16_t raw_a[kM][kDepth], raw_b[kN][kDepth];
     gather(collective, shape.k, raw_a, raw_b);
     for (int i = 0; i < kM; ++i) to_float(raw_a[i], a[i], shape.k, shape.operand);
     for (int i = 0; i < kN; ++i) to_float(raw_b[i], b[i], shape.k, shape.operand);
@@ -80,7 +80,7 @@ void multiply_floats(Collective& collective, const TlsimMma& shape) {
 
 template <class Element>
 void multiply_bytes(Collective& collective, const TlsimMma& shape) {
-  Element a[kM][kMaxK], b[kN][kMaxK];
+  Element a[kM][kDepth], b[kN][kDepth];
   uint32_t c[kM][kN];  // wraps
   gather(collective, shape.k, a, b);
   move_accumulators(collective, c, false);

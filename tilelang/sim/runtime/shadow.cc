@@ -13,10 +13,14 @@ constexpr size_t kBytes[3] = {16, 4, 1};
 void Shadow::reset(size_t shared_bytes) {
   global_.clear();
   used_pages_ = 0;
-  shared_.assign((shared_bytes + kPageBytes - 1) / kPageBytes, nullptr);
-  for (Page*& page : shared_) page = new_page();
+  shared_.clear();
+  grow(shared_bytes);
   crowds_.clear();
   free_crowds_.clear();
+}
+
+void Shadow::grow(size_t shared_bytes) {
+  while (shared_.size() * kPageBytes < shared_bytes) shared_.push_back(new_page());
 }
 
 Shadow::Page* Shadow::new_page() {

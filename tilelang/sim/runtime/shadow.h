@@ -52,6 +52,8 @@ class Shadow {
  public:
   // Forgets everything; shared memory has `shared_bytes` from now on.
   void reset(size_t shared_bytes);
+  // Shared memory becomes larger.
+  void grow(size_t shared_bytes);
 
   Conflict shared(size_t offset, size_t bytes, bool writes, const Actor& actor);
   // Accesses of global memory that some thread may write. Keyed by address.

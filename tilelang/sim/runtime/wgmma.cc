@@ -222,16 +222,22 @@ void execute(Block& block, Warpgroup& group, unsigned count) {
   group.first += count;
 }
 
+// Puts a range into a list, or replaces the same range of an earlier operation.
+void put(std::vector<StackRange>& ranges, const StackRange& added) {
+  for (StackRange& range : ranges)
+    if (range.begin == added.begin && range.end == added.end && range.written == added.written) {
+      range = added;
+      return;
+    }
+  ranges.push_back(added);
+}
+
 void mark_in_flight(Fiber& fiber, const void* registers, size_t bytes, bool written, const WgmmaOperation& op, unsigned index) {
   const uintptr_t begin = reinterpret_cast<uintptr_t>(registers);
   if (begin - fiber.stack >= Stacks::kSize) return;
-  for (StackRange& range : fiber.in_flight)
-    if (range.begin == begin && range.end == begin + bytes && range.written == written) {
-      range.site = at_line(op.line);
-      range.operation = index;
-      return;
-    }
-  fiber.in_flight.push_back({begin, begin + bytes, at_line(op.line), written, index});
+  const StackRange range = {begin, begin + bytes, at_line(op.line), written, index};
+  put(fiber.in_flight, range);
+  put(fiber.operands, range);
 }
 
 Warpgroup& warpgroup_of(const Fiber& fiber) { return fiber.block->warpgroups[fiber.id / kThreads]; }
