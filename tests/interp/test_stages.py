@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import tilelang.language as T
 from tests.interp.programs import inputs, stages
 from tilelang.ir import session
 from tilelang.testing.compare import check_same
@@ -55,6 +56,48 @@ def test_mma_operands(trans_a: bool, trans_b: bool) -> None:
     with session():
         func = matmul(20, 36, 40, 32, 32, 32, 2, trans_A=trans_a, trans_B=trans_b)
         _check(func, "cuda -arch=sm_80")
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_tile_ops_on_private_memory(target: str) -> None:
+    """Each thread copies, fills and reduces its own array."""
+
+    @T.prim_func
+    def main(
+        A: T.Tensor((256,), "float32"),
+        B: T.Tensor((256,), "float32"),
+        C: T.Tensor((32,), "float32"),
+    ):
+        with T.Kernel(1, threads=32) as _:
+            tx = T.get_thread_binding()
+            x = T.alloc_local((8,), "float32")
+            y = T.alloc_local((1,), "float32")
+            T.copy(A[tx * 8 : tx * 8 + 8], x)
+            T.fill(x[2:4], 3)
+            T.reduce_sum(x, y, dim=0)
+            for i in T.serial(8):
+                B[tx * 8 + i] = x[i]
+            C[tx] = y[0]
+
+    with session():
+        _check(main, target)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_one_element(target: str) -> None:
+    """A tile of one element is written by one thread."""
+
+    @T.prim_func
+    def main(A: T.Tensor((1, 1), "float32"), B: T.Tensor((1, 1), "float32")):
+        with T.Kernel(1, threads=32) as _:
+            s = T.alloc_shared((1, 1), "float32")
+            f = T.alloc_fragment((1, 1), "float32")
+            T.copy(A, s)
+            T.copy(s, f)
+            T.copy(f, B)
+
+    with session():
+        _check(main, target)
 
 
 def test_hopper_matmul() -> None:

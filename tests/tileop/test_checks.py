@@ -136,3 +136,10 @@ def test_reduce_scopes_and_dtypes() -> None:
     assert "T.reduce_max works on fragment, shared and local buffers, but A is global" in text
     op = Reduce(fragment("F", (64, 32)).whole(), d.whole(), "bitxor", 1)
     assert "T.reduce_bitxor needs integers, but F is float32" in _text(op, TypeMismatchError)
+
+
+def test_reduce_of_a_fragment_into_private_memory() -> None:
+    d = Buffer("D", (64,), "float32", Scope.LOCAL)
+    text = _text(Reduce(fragment("F", (64, 32)).whole(), d.whole(), "sum", 1), ScopeError)
+    assert "no thread has all of fragment F" in text
+    assert "help: allocate D with T.alloc_fragment" in text

@@ -46,6 +46,7 @@ from tilelang.ir import (
     flatten,
     walk,
 )  # fmt: skip
+from tilelang.tileop.expand import is_private
 
 from .text import ExprText
 
@@ -249,7 +250,11 @@ class Program(ExprText):
             dst: Any = s.op.dst  # type: ignore[attr-defined]
             size = " * ".join(self.expr(e) for e in dst.extents)
             call += f", {self.pointer(bar)}, {size} * {dst.dtype.bytes}"
-        self._once(f"me.tile{'' if bar is None else '_async'}({call})")
+        call = f"me.tile{'' if bar is None else '_async'}({call})"
+        if is_private(s.op):  # each thread has its own memory, and does it all
+            self.line(call)
+        else:
+            self._once(call)
 
     def _once(self, call: str) -> None:
         """A thing that the block does once."""

@@ -9,6 +9,7 @@ that is correct for every shape, dtype and scope; layout inference then sees one
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tilelang.ir import (
@@ -18,7 +19,6 @@ from tilelang.ir import (
     BitOr,
     BitXor,
     Buffer,
-    Call,
     Const,
     Expr,
     For,
@@ -26,6 +26,7 @@ from tilelang.ir import (
     Load,
     Parallel,
     Region,
+    Rewriter,
     Scope,
     Stmt,
     Store,
@@ -64,13 +65,18 @@ def _at(r: Region, dims: list[int], coords: tuple[Expr, ...]) -> tuple[Expr, ...
     return tuple(index)
 
 
+def _single(body: Stmt, span: Any) -> Stmt:
+    """One element: a loop of one trip, so that one thread (or each replica) owns it."""
+    return Parallel((Var("i"),), (const(1),), body, {}, span)
+
+
 def expand_copy(op: Copy, span: Any = None) -> Stmt:
     p = op.pairing
     coords = loop_vars(len(p.extents))
     value = cast(Load(op.src.buffer, points(op.src, p.src, coords)), op.dst.buffer.dtype)
     body = Store(op.dst.buffer, points(op.dst, p.dst, coords), value, span)
     if not coords:
-        return body
+        return _single(body, span)
     hints = {} if op.loop_layout is None else {"loop_layout": op.loop_layout}
     return Parallel(coords, p.extents, body, hints, span)
 
@@ -93,7 +99,7 @@ def expand_fill(op: Fill, span: Any = None) -> Stmt:
         op.dst.buffer, _at(op.dst, dims, coords), cast(op.value, op.dst.buffer.dtype), span
     )
     if not dims:
-        return body
+        return _single(body, span)
     return Parallel(coords, tuple(op.dst.extents[n] for n in dims), body, {}, span)
 
 
@@ -178,16 +184,39 @@ def expand_reduce(op: Reduce, span: Any = None) -> Stmt:
         Store(op.dst.buffer, dst_index, cast(Load(acc, zero), op.dst.buffer.dtype), span),
         span=span,
     )
-    if not coords:  # one element: a loop of one trip, so that one thread (or each replica) owns it
-        return Parallel((Var("i"),), (const(1),), body, {}, span)
+    if not coords:
+        return _single(body, span)
     return Parallel(coords, op.kept, body, {}, span)
+
+
+class _Serial(Rewriter):
+    """Nests as loops of the calling thread, unrolled: registers need constant indices."""
+
+    def visit_Parallel(self, s: Parallel) -> Stmt:
+        out, kind = s.body, "vectorized"
+        for var, extent in zip(reversed(s.vars), reversed(s.extents), strict=True):
+            out = For(var, const(0, extent.dtype), extent, out, kind, {}, s.span)
+            kind = "unroll" if type(extent) is Const else "serial"
+        return out
+
+
+def is_private(op: Any) -> bool:
+    """Does the op work on memory that each thread has for itself? Then each does all of it."""
+    return any(type(x) is Region and x.buffer.is_local for x in op.children)
 
 
 def expand(op: Any, span: Any = None) -> Stmt:
     """The plain form of any op."""
-    return _EXPAND[op.name](op, span)
+    plain = _EXPAND[op.name](op, span)
+    out: Stmt = _Serial().visit(plain) if is_private(op) else plain
+    return out
 
 
-_EXPAND = {"copy": expand_copy, "fill": expand_fill, "gemm": expand_gemm, "reduce": expand_reduce}
+_EXPAND: dict[str, Callable[[Any, Any], Stmt]] = {
+    "copy": expand_copy,
+    "fill": expand_fill,
+    "gemm": expand_gemm,
+    "reduce": expand_reduce,
+}
 
-__all__ = ["combine", "expand", "identity", "reduce_input"]
+__all__ = ["combine", "expand", "identity", "is_private", "reduce_input"]

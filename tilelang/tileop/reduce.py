@@ -129,6 +129,17 @@ class Reduce(TileOp):
                     help=f"T.copy {b.name} to a fragment and reduce that",
                 )
 
+        if self.src.buffer.is_fragment and self.dst.buffer.is_local:
+            raise ScopeError(
+                f"T.reduce_{self.kind}: no thread has all of fragment {self.src.buffer.name}, so it "
+                f"cannot be reduced into {self.dst.buffer.name}, which is private to each thread",
+                code="TL0427",
+                span=ctx.span,
+                marks=ctx.marks("src", "dst"),
+                notes=[describe(self.src), describe(self.dst)],
+                help=f"allocate {self.dst.buffer.name} with T.alloc_fragment",
+            )
+
     def effects(self) -> Effects:
         accesses = [read(self.src)]
         if not self.clear:
