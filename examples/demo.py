@@ -102,7 +102,14 @@ def row(
         ours = milliseconds(lambda: kernel(*inputs), target)
         peers = peer_time(target, inputs, by_torch, by_numpy)
     verdict = "[green]ok[/]" if error <= harness.TOLERANCE[dtype] else "[red]WRONG[/]"
-    return target.split()[0], f"{name} {dtype}", compiled, ours, peers, f"{error:.0e} {verdict}"
+    return (
+        target.split()[0],
+        f"{name} {dtype.replace('float', 'fp')}",
+        compiled,
+        ours,
+        peers,
+        f"{error:.0e} {verdict}",
+    )
 
 
 def milliseconds(call: Callable[[], Any], target: str) -> str:
