@@ -15,7 +15,7 @@ from __future__ import annotations
 from math import gcd
 from typing import TYPE_CHECKING, Any
 
-from tilelang.ir import Var, as_expr, substitute
+from tilelang.ir import Var, as_expr, rebuild
 
 from . import assume as asserting
 from . import normal, prove, ranges, simplify
@@ -44,10 +44,6 @@ class Facts:
         self.costs: dict[Expr, int] = parent.costs if parent else {}
         self.unequal: tuple[Linear, ...] = parent.unequal if parent else ()
         self.nesting = 0
-        self.forget()
-
-    def forget(self) -> None:
-        """New knowledge makes better answers possible."""
         self.linear_memo: dict[Expr, Linear] = {}
         self.interval_memo: dict[Expr, Interval] = {}
         self.residue_memo: dict[Expr, Residue] = {}
@@ -57,6 +53,28 @@ class Facts:
         self.expand_memo: dict[Expr, Expr] = {}
         self.proof_memo: dict[Any, bool] = {}
         self.branches: dict[Expr, Facts] = {}
+
+    def forget(self) -> None:
+        """New knowledge makes better answers possible."""
+        for memo in (
+            self.linear_memo,
+            self.interval_memo,
+            self.residue_memo,
+            self.simple_memo,
+            self.chain_memo,
+            self.inside_memo,
+            self.expand_memo,
+            self.proof_memo,
+            self.branches,
+        ):
+            memo.clear()
+
+    def _learn_about(self, var: Expr | None) -> None:
+        """A fact about a variable that was never asked about leaves the answers as they are."""
+        if var is None or var in self.linear_memo:
+            self.forget()
+        else:
+            self.branches.clear()
 
     # ----------------------------------------------------------------------------------- learning
 
@@ -69,7 +87,7 @@ class Facts:
         low, size = as_expr(lo, var.dtype), as_expr(extent, var.dtype)
         start = self.linear(low)
         span = self.linear(size)
-        self.forget()
+        self._learn_about(var if start.is_const and span.is_const else None)
         x = atom(var)
         asserting.nonnegative(self, x.minus(start))
         asserting.nonnegative(self, start.plus(span).shifted(-1).minus(x))
@@ -85,8 +103,8 @@ class Facts:
         if not (value.dtype.is_int or value.dtype.is_bool) or value.dtype.lanes != 1:
             return
         interval, residue = self.interval(self.linear(value)), self.modular(value)
-        closed = substitute(value, self.definitions)
-        self.forget()
+        closed = self.expanded(value)
+        self._learn_about(var)
         self.intervals[var] = intersect(self.intervals.get(var, EVERYTHING), interval)
         if residue[0] != 1:
             self.residues[var] = residue
@@ -226,7 +244,9 @@ class Facts:
             return e
         hit = self.expand_memo.get(e)
         if hit is None:
-            hit = self.expand_memo[e] = substitute(e, self.definitions)
+            known = self.definitions.get(e)
+            hit = rebuild(e, self.expanded) if known is None else known
+            self.expand_memo[e] = hit
         return hit
 
     def under(self, cond: Expr) -> Facts:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from tilelang.ir import (
     Add,
     BitAnd,
-    Call,
     Cast,
     Const,
     FloorDiv,
@@ -30,18 +29,17 @@ from tilelang.ir import (
     Sub,
     TruncDiv,
     TruncMod,
-    binary,
+    Var,
     cast,
-    const,
 )
 from tilelang.ir.dtype import INT32, INT64
 
 from . import divmod as dm
-from .interval import inside
+from .interval import EVERYTHING, inside
 from .linear import Linear, atom
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from tilelang.ir import DType, Expr
 
@@ -82,6 +80,9 @@ def _leaf(f: Facts, e: Expr) -> Linear:
     """An atom; its inside is simplified, so that equal atoms are one object."""
     if type(e) is Const:
         return Linear(int(e.value)) if _is_integer(e.dtype) else atom(e)
+    if type(e) is Var:
+        lo, hi = f.intervals.get(e, EVERYTHING)
+        return Linear(lo) if lo is not None and lo == hi else atom(e)
     simple = f.simplify_inside(e)
     return atom(simple) if type(simple) is type(e) else linear(f, simple)
 
@@ -275,39 +276,34 @@ def expression(f: Facts, s: Linear, dtype: DType) -> Expr | None:
 
     Large coefficients first, subtractions last, the constant at the end: `bx*128 + t*8 - j + 3`.
     """
-    if len(s.terms) == 1 and not s.const:
-        ((a, k),) = s.terms.items()
-        if k == 1:
-            return _as_dtype(f, a, dtype)
-    lo, hi = value_range(dtype)
-    if not lo <= s.const <= hi or not all(lo <= k <= hi for k in s.terms.values()):
+    limit = value_range(dtype)[1]
+    c = s.const
+    if not -limit <= c <= limit or any(k > limit or k < -limit for k in s.terms.values()):
         return None
     out: Expr | None = None
-    for a, k in sorted(s.terms.items(), key=lambda t: (t[1] < 0, -abs(t[1]), f.rank(t[0]))):
-        x = _as_dtype(f, a, dtype)
+    for a, k in _ordered(f, s):
+        x = a if a.dtype is dtype else _as_dtype(f, a, dtype)
         if x is None:
             return None
-        term = x if abs(k) == 1 else binary(Mul, x, const(abs(k), dtype))
-        if out is None:
-            if k < 0:
-                out = (
-                    binary(Sub, const(s.const, dtype), term)
-                    if s.const
-                    else binary(Mul, x, const(k, dtype))
-                )
-            else:
-                out = term
+        if out is not None:
+            term = x if k in (1, -1) else Mul(x, Const(abs(k), dtype))
+            out = Add(out, term) if k > 0 else Sub(out, term)
+        elif k < 0 and c:  # only subtractions: the constant goes first
+            out = Sub(Const(c, dtype), x if k == -1 else Mul(x, Const(-k, dtype)))
+            c = 0
         else:
-            out = binary(Add if k > 0 else Sub, out, term)
+            out = x if k == 1 else Neg(x) if k == -1 else Mul(x, Const(k, dtype))
     if out is None:
-        return const(s.const, dtype)
-    if s.const and not all(k < 0 for k in s.terms.values()):
-        out = (
-            binary(Add, out, const(s.const, dtype))
-            if s.const > 0
-            else binary(Sub, out, const(-s.const, dtype))
-        )
+        return Const(c, dtype)
+    if c:
+        out = Add(out, Const(c, dtype)) if c > 0 else Sub(out, Const(-c, dtype))
     return out
+
+
+def _ordered(f: Facts, s: Linear) -> Iterable[tuple[Expr, int]]:
+    if len(s.terms) == 1:
+        return s.terms.items()
+    return sorted(s.terms.items(), key=lambda t: (t[1] < 0, -abs(t[1]), f.rank(t[0])))
 
 
 def _as_dtype(f: Facts, a: Expr, dtype: DType) -> Expr | None:
@@ -328,15 +324,3 @@ def rebuilt(f: Facts, s: Linear, dtype: DType, otherwise: Expr | None = None) ->
     if otherwise is None:
         raise OverflowError(f"{s!r} does not fit {dtype}")
     return f.simplify_inside(otherwise)
-
-
-__all__ = [
-    "Call",
-    "expression",
-    "factors",
-    "is_index",
-    "linear",
-    "product",
-    "rebuilt",
-    "value_range",
-]

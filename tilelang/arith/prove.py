@@ -74,10 +74,11 @@ def _search(f: Facts, s: Linear, depth: int, budget: list[int]) -> bool:
     if _by_cases(f, s, depth, budget):
         return True
     implied = [fact for a in s.terms for fact in _axioms(f, a)]
-    for a in _to_eliminate(f, s):
-        for fact in (*implied, *f.inequalities.get(a, ())):
+    must_go = _unbounded(f, s)
+    for a in s.terms if must_go is None else (must_go,):
+        for fact in (*f.inequalities.get(a, ()), *implied):
             n, k = fact.terms.get(a, 0), s.terms[a]
-            if n * k > 0:
+            if n * k > 0 and (must_go is not None or _relates(fact, s)):
                 d = gcd(n, k)
                 rest = s.scaled(abs(n) // d).plus(fact, -(abs(k) // d))
                 if _search(f, rest, depth - 1, budget):
@@ -85,15 +86,18 @@ def _search(f: Facts, s: Linear, depth: int, budget: list[int]) -> bool:
     return False
 
 
-def _to_eliminate(f: Facts, s: Linear) -> list[Expr]:
-    """An atom without a bound on the side that matters must go, so only it is tried; else any may
-    help.
-    """
+def _unbounded(f: Facts, s: Linear) -> Expr | None:
+    """An atom without a bound on the side that matters: it must be eliminated."""
     for a, k in s.terms.items():
         lo, hi = f.atom_interval(a)
         if (lo if k > 0 else hi) is None:
-            return [a]
-    return list(s.terms)
+            return a
+    return None
+
+
+def _relates(fact: Linear, s: Linear) -> bool:
+    """Does the inequality say something about several atoms of `s`? Else bounds say as much."""
+    return sum(a in s.terms for a in fact.terms) > 1
 
 
 def _by_cases(f: Facts, s: Linear, depth: int, budget: list[int]) -> bool:

@@ -52,6 +52,7 @@ from tilelang.ir import (
 from tilelang.ir.dtype import BOOL
 
 from . import prove
+from .interval import EVERYTHING
 from .linear import Linear
 from .normal import expression, is_index
 
@@ -84,6 +85,14 @@ def cost(f: Facts, e: Expr) -> int:
     if hit is None:
         hit = f.costs[e] = _COSTS.get(type(e), 2) + sum(cost(f, c) for c in e.children)
     return hit
+
+
+def _least_cost(f: Facts, s: Linear) -> int:
+    """What a sum costs at least when written out (casts not counted)."""
+    total = 2 * len(s.terms) - 2 + (3 if s.const else 0)
+    for a, k in s.terms.items():
+        total += cost(f, a) + (0 if k in (1, -1) else 4)
+    return total
 
 
 def simplify(f: Facts, e: Expr) -> Expr:
@@ -124,10 +133,21 @@ def _arithmetic(f: Facts, e: Any) -> Expr:
     if not is_index(e.dtype):
         return _bounded(f, e)
     kept = _chain(f, e) if type(e) in _CHAIN else inside(f, e)
-    new = expression(f, f.linear(e), e.dtype)
+    normal_form = f.linear(e)
+    if _least_cost(f, normal_form) > cost(f, kept):
+        return kept
+    new = expression(f, normal_form, e.dtype)
     # a quotient taken apart, (8*c + t) // 4 = 2*c + t // 4, costs the same; loops hoist a part
     worth = 0 if type(e) is FloorDiv else 1
     return kept if new is None or cost(f, new) + worth > cost(f, kept) else new
+
+
+def _variable(f: Facts, e: Any) -> Expr:
+    """A variable with one possible value is that value."""
+    if not e.dtype.is_int or e.dtype.lanes != 1:
+        return e  # type: ignore[no-any-return]
+    lo, hi = f.intervals.get(e, EVERYTHING)
+    return Const(lo, e.dtype) if lo is not None and lo == hi else e
 
 
 def _bounded(f: Facts, e: Any) -> Expr:
@@ -269,6 +289,6 @@ _RULES: dict[type, _Rule] = {
     Not: _not,
     Select: _choice(select),
     IfThenElse: _choice(if_then_else),
-    Var: lambda f, e: e,
+    Var: _variable,
     Const: lambda f, e: e,
 }

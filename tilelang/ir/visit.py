@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from . import expr as E
 from .buffer import Buffer, Region
 from .expr import Expr, Load, Var
 from .node import NODES, Node
@@ -105,8 +106,6 @@ def rebuild(n: Any, f: Callable[[Any], Any]) -> Any:
 
 def refold(n: Expr) -> Expr:
     """The node built again through its folding constructor."""
-    from . import expr as E
-
     t = type(n)
     if issubclass(t, (E.Binary, E.Compare)):
         if t is E.And:
