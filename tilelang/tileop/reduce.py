@@ -131,7 +131,7 @@ class Reduce(TileOp):
 
         if self.src.buffer.is_fragment and self.dst.buffer.is_local:
             raise ScopeError(
-                f"T.reduce_{self.kind}: no thread has all of fragment {self.src.buffer.name}, so it "
+                f"T.reduce_{self.kind}: no thread has all of fragment {self.src.buffer.name}: it "
                 f"cannot be reduced into {self.dst.buffer.name}, which is private to each thread",
                 code="TL0427",
                 span=ctx.span,
