@@ -12,6 +12,9 @@ from types import ModuleType
 from typing import Any
 
 __version__ = "0.1.0"
+# Older import paths (`tilelang.contrib.nvcc`) are found below `compat`, after the real packages.
+_COMPAT = f"{__path__[0]}/compat"
+__path__ = [*__path__, _COMPAT]
 
 # public name -> (module, attribute); None: the module itself
 _NAMES: dict[str, tuple[str, str | None]] = {
@@ -42,7 +45,7 @@ _NAMES: dict[str, tuple[str, str | None]] = {
     "cdiv": ("tilelang.utils", "ceildiv"),
     "next_power_of_2": ("tilelang.utils", "next_power_of_2"),
     "env": ("tilelang.config", "env"),
-    "tvm": ("tilelang.compat.tvm", None),
+    "tvm": ("tilelang.tvm", None),
     **{
         name: (f"tilelang.{name}", None)
         for name in (
@@ -101,12 +104,18 @@ def __getattr__(name: str) -> Any:
 
 
 class _Package(ModuleType):
-    """`tilelang.jit` is the decorator, also after the package of that name was imported."""
+    """Sees what Python sets when it has imported a module of this package.
+
+    `tilelang.jit` is the decorator, also after the package of that name was imported; below
+    `tilelang.utils`, which is one file, older programs find modules.
+    """
 
     def __setattr__(self, name: str, value: Any) -> None:
-        super().__setattr__(
-            name, value.jit if name == "jit" and isinstance(value, ModuleType) else value
-        )
+        if name == "jit" and isinstance(value, ModuleType):
+            value = value.jit
+        elif name == "utils":
+            value.__path__ = [f"{_COMPAT}/utils"]
+        super().__setattr__(name, value)
 
 
 sys.modules[__name__].__class__ = _Package

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Import paths and spellings of older programs."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import tilelang
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize(
+    ("module", "names"),
+    [
+        ("tilelang.math", ["next_power_of_2", "cdiv"]),
+        ("tilelang.utils.target", ["determine_target"]),
+        ("tilelang.utils.tensor", ["torch_assert_close", "is_float8_dtype"]),
+        ("tilelang.contrib.nvcc", ["get_target_compute_version", "have_tma"]),
+        ("tilelang.carver.arch.driver", ["get_num_sms"]),
+        ("tilelang.backend.target", ["determine_target"]),
+        ("tilelang.cuda.intrinsics", ["make_mma_swizzle_layout", "get_swizzle_layout"]),
+        ("tilelang.tvm.target", ["Target"]),
+        ("tilelang.tvm.error", ["InternalError", "TVMError"]),
+        ("tilelang.layout", ["make_swizzled_layout", "Layout", "Fragment"]),
+        ("tilelang.language.fp8", ["determine_fp8_type"]),
+    ],
+)
+def test_import_paths(module: str, names: list[str]) -> None:
+    found = importlib.import_module(module)
+    assert [n for n in names if not hasattr(found, n)] == []
+
+
+def test_utils_still_is_the_file() -> None:
+    from tilelang.utils import ceildiv
+
+    assert ceildiv(7, 2) == 4
+
+
+def test_target_context() -> None:
+    with tilelang.tvm.target.Target("llvm") as target:
+        assert tilelang.target.Target.current() == target
+
+
+def test_nvcc() -> None:
+    from tilelang.contrib import nvcc
+
+    assert nvcc.get_target_compute_version("cuda -arch=sm_90a") == "9.0"
+    assert nvcc.parse_compute_version("8.9") == (8, 9)
+    assert nvcc.get_target_arch("9.0") == "90a"
+    assert nvcc.have_tma("cuda -arch=sm_90a")
+    assert not nvcc.have_tma("cuda -arch=sm_80")
+
+
+def test_jit_is_the_decorator_whatever_was_imported_first() -> None:
+    code = (
+        "import tilelang.jit.impl, tilelang; assert callable(tilelang.jit), tilelang.jit\n"
+        "from tilelang import jit; assert jit is tilelang.jit\n"
+        "from tilelang.jit import JITImpl\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60, cwd=ROOT)
+
+
+def test_unknown_names() -> None:
+    with pytest.raises(AttributeError, match="did you mean 'compile'"):
+        tilelang.compil
+    assert not hasattr(tilelang, "qqq")
+
+
+def test_torch_assert_close() -> None:
+    torch = pytest.importorskip("torch")
+    from tilelang.utils.tensor import torch_assert_close
+
+    a = torch.arange(1000, dtype=torch.float32)
+    b = a.clone()
+    b[3] += 1
+    torch_assert_close(a, b, max_mismatched_ratio=0.01)
+    with pytest.raises(AssertionError, match=r"1 of 1000 elements differ .* the first at \(3,\)"):
+        torch_assert_close(a, b, max_mismatched_ratio=0)
+    with pytest.raises(AssertionError, match="dtype"):
+        torch_assert_close(a, b.double())
