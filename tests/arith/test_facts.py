@@ -93,6 +93,19 @@ def test_symbolic_extents() -> None:
     assert inner.prove(bx * 128 + j < m)
 
 
+def test_bounds_pass_from_one_variable_to_another() -> None:
+    f = Facts()
+    n, i, j = ir.Var("n"), ir.Var("i"), ir.Var("j")
+    f.assume(n <= 100)
+    f.bind(i, 0, n)
+    f.bind(j, i, 4)
+    assert f.bounds(i) == (0, 99)
+    assert f.bounds(j) == (0, 102)
+    assert f.prove(j - i < 4)
+    f.bind(k := ir.Var("k"), 3, 1)
+    assert f.simplify(i + k).__repr__() == "i + 3"
+
+
 def test_division_by_a_symbol() -> None:
     f = Facts()
     n, i, j = ir.Var("n"), ir.Var("i"), ir.Var("j")

@@ -91,7 +91,9 @@ class Facts:
         x = atom(var)
         asserting.nonnegative(self, x.minus(start))
         asserting.nonnegative(self, start.plus(span).shifted(-1).minus(x))
-        asserting.nonnegative(self, span.shifted(-1))
+        if not (start.is_const and span.is_const):
+            asserting.nonnegative(self, span.shifted(-1))
+            self.forget()  # also what was asked on the way, of facts half recorded
 
     def bind_nonneg(self, var: Expr) -> None:
         """var >= 0: a dimension of a tensor."""
@@ -262,4 +264,6 @@ class Facts:
         """`under(cond)`, but this scope itself where conditions nest deeply: an expression that is
         used below many of them would be looked at once for each combination.
         """
-        return self.under(cond) if self.nesting < DEEPEST_BRANCH else self
+        if self.nesting >= DEEPEST_BRANCH or not asserting.is_stable(cond):
+            return self
+        return self.under(cond)
