@@ -13,10 +13,17 @@ import pytest
 import tilelang.language as T
 from tilelang.config import Options
 from tilelang.engine.lower import lower
-from tilelang.errors import ArgumentTypeError, ArgumentValueError, SimulatorError, ToolchainError
+from tilelang.errors import (
+    ArgumentTypeError,
+    ArgumentValueError,
+    CacheError,
+    SimulatorError,
+    ToolchainError,
+)
 from tilelang.ir import DType, HostProgram
 from tilelang.sim import SimModule, build, run_program, tensor_map
 from tilelang.sim.source import host_source
+from tilelang.sim.toolchain import host_compiler
 
 ADD = """#include <tl/core.h>
 
@@ -65,6 +72,26 @@ def test_a_damaged_library_is_built_anew(cache_dir: Path) -> None:
         "damaged", (1,), (1,), 0, [ctypes.c_void_p(a.ctypes.data)], [(a.ctypes.data, 4, "A", True)]
     )
     assert a[0] == 1
+
+
+def test_the_cache_is_private(cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    build(ADD.replace("NAME", "private"), ["private"])
+    assert (cache_dir / "sim").stat().st_mode & 0o077 == 0
+    monkeypatch.setattr("os.getuid", lambda: 12345)
+    with pytest.raises(CacheError, match="another user"):
+        build(ADD.replace("NAME", "private"), ["private"])
+
+
+def test_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    host_compiler.cache_clear()
+    with pytest.raises(ToolchainError, match=r"neither g\+\+ nor clang\+\+"):
+        host_compiler()
+    monkeypatch.setattr("platform.machine", lambda: "riscv64")
+    with pytest.raises(ToolchainError, match="x86-64 and aarch64, not on"):
+        host_compiler()
+    monkeypatch.undo()
+    host_compiler.cache_clear()
 
 
 def test_text_that_does_not_compile() -> None:

@@ -12,6 +12,7 @@ import hashlib
 import os
 import platform
 import shutil
+import stat
 import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
@@ -19,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tilelang.config import env
-from tilelang.errors import ToolchainError
+from tilelang.errors import CacheError, ToolchainError
 
 __all__ = [
     "Compiler",
@@ -125,12 +126,31 @@ def build_once(folder: Path, parts: Sequence[str], make: Callable[[Path, Path], 
     digest = hashlib.sha256()
     for part in (host_compiler().version, processor(), *parts):
         digest.update(part.encode() + b"\0")
+    _make_private(folder)
     path = folder / f"{digest.hexdigest()[:32]}.so"
     if path.exists() and not env.TILELANG_DISABLE_CACHE:
         return path
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         output = Path(scratch) / "out.so"
         make(Path(scratch), output)
         os.replace(output, path)
     return path
+
+
+def _make_private(folder: Path) -> None:
+    """What is loaded from here is run: nobody else may write it."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = folder.stat()
+        if status.st_uid == os.getuid():
+            if stat.S_IMODE(status.st_mode) & 0o077:
+                folder.chmod(0o700)
+            return
+        why = "belongs to another user"
+    except OSError as error:
+        why = f"cannot be used: {error.strerror}"
+    raise CacheError(
+        f"the simulator's cache {folder} {why}",
+        code="TL1020",
+        help="set TILELANG_CACHE_DIR to a directory of your own",
+    )
