@@ -72,8 +72,8 @@ class Memory(State):
     # ------------------------------------------------------------------------------ addresses
 
     def flat_index(self, buffer: Buffer, indices: Sequence[Expr]) -> Expr:
-        """One index in elements (row-major, or by the buffer's strides)."""
-        if len(indices) == 1 and buffer.strides is None:
+        """One index in elements. A single one is flat already: strides are applied at stage FLAT."""
+        if len(indices) == 1:
             return indices[0]
         total: Any = 0
         for i, stride in zip(indices, buffer.effective_strides(), strict=True):
