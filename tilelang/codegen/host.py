@@ -30,7 +30,10 @@ if TYPE_CHECKING:
     from tilelang.ir import HostProgram
     from tilelang.target import Target
 
-__all__ = ["entry_name", "host_c", "host_llvm", "needed_alignment"]
+__all__ = [
+    "check_outputs", "defined_functions", "entry_name", "host_c", "host_llvm", "needed_alignment",
+    "run_blocks",
+]  # fmt: skip
 
 _RESULT_NONE, _RESULT_TENSOR = 0, 70
 _DEFINED = re.compile(r"^(?:declare|define)\b[^@\n]*@([\w.$]+)\(", re.MULTILINE)
@@ -44,9 +47,14 @@ def entry_name(program: HostProgram) -> str:
 def host_llvm(program: HostProgram, target: Target, kernels: str = "") -> str:
     """LLVM IR. `kernels`: the module of the CPU kernels, which becomes the module's first part."""
     w = LlvmWriter()
-    w.declared.update(_DEFINED.findall(kernels))
+    w.declared.update(defined_functions(kernels))
     _emit(w, program, target, for_export=False)
     return f"{kernels}\n{w.finish()}"
+
+
+def defined_functions(module: str) -> set[str]:
+    """Names that a module declares or defines: another part of it must not declare them again."""
+    return set(_DEFINED.findall(module))
 
 
 def host_c(program: HostProgram, target: Target, for_export: bool = False) -> str:
@@ -96,7 +104,7 @@ def _power_of_2(n: int) -> int:
 def _emit(w: HostWriter, program: HostProgram, target: Target, for_export: bool) -> None:
     declare_tvm_ffi(w)
     failures: set[str] = set()
-    cuda = CudaLaunches(w, program, failures) if target.is_cuda else None
+    cuda = CudaLaunches(w, program) if target.is_cuda else None
     if cuda is None:
         for kernel in program.launches:
             types = tuple(argument_type(a) for a in kernel.args)
@@ -117,7 +125,9 @@ def _emit(w: HostWriter, program: HostProgram, target: Target, for_export: bool)
             if cuda is not None:
                 cuda.launch(a, n, kernel, owned or NULL)
             else:
-                _run_blocks(a, kernel, owned)
+                message = run_blocks(a, kernel)
+                failed = w.compare("ne", message, NULL)
+                a.fail_if(failed, "tl_fail_kernel", [owned or NULL, message])
         for memory in workspaces:
             w.call("free" if cuda is None else "TVMFFIObjectDecRef", [memory])
         _result(w, result, owned)
@@ -142,13 +152,12 @@ def _outputs(
 ) -> Value | None:
     """Data pointers of the outputs; the result is the tensor allocated here, NULL if none was."""
     w = a.w
+    if all_given is None:
+        check_outputs(a, args, program)
+        return None
     for index in a.outputs:  # evaluated before the branch, so that both sides may use them
         for e in _buffer_at(program, index).shape:
             a.exprs(e)
-    if all_given is None:
-        for index in a.outputs:
-            a.check_tensor(a.output(args, index))
-        return None
     (index,) = a.outputs
     buffer = _buffer_at(program, index)
     handle = w.stack(8, hint="output")
@@ -161,6 +170,12 @@ def _outputs(
 
     a.data[buffer] = w.choose(all_given, given, lambda: _allocate(a, buffer, handle), buffer.name)
     return w.load("ptr", handle, hint="owned")
+
+
+def check_outputs(a: Arguments, args: Value, program: HostProgram) -> None:
+    """Checks the outputs that the caller gives."""
+    for index in a.outputs:
+        a.check_tensor(a.output(args, index))
 
 
 def _buffer_at(program: HostProgram, index: int) -> Buffer:
@@ -248,7 +263,7 @@ def _device_workspace(a: Arguments, size: Value) -> tuple[Value, Value]:
     return memory, w.load("ptr", w.offset(memory, 24))
 
 
-def _run_blocks(a: Arguments, kernel: Kernel, owned: Value | None) -> None:
+def run_blocks(a: Arguments, kernel: Kernel) -> Value:
     """Calls the kernel for all blocks of its grid; it returns NULL or a message."""
     w = a.w
     w.comment(kernel.name)
@@ -258,10 +273,11 @@ def _run_blocks(a: Arguments, kernel: Kernel, owned: Value | None) -> None:
         extent = w.select(w.compare("lt", extent, w.number(0)), w.number(0), extent)
         blocks = extent if blocks is None else w.op("mul", blocks, extent)
     assert blocks is not None
+    count = blocks
     values = [kernel_argument(a, arg) for arg in kernel.args]
-    some = w.compare("gt", blocks, w.number(0))
-    message = w.choose(
-        some, lambda: w.call(kernel.name, [*values, w.number(0), blocks]), lambda: NULL, "message"
-    )
-    failed = w.compare("ne", message, NULL)
-    a.fail_if(failed, "tl_fail_kernel", [owned or NULL, message])
+    some = w.compare("gt", count, w.number(0))
+
+    def run() -> Value:
+        return w.call(kernel.name, [*values, w.number(0), count])
+
+    return w.choose(some, run, lambda: NULL, "message")

@@ -63,10 +63,9 @@ def state_size(num_kernels: int) -> int:
 class CudaLaunches:
     """Emits the launches of one program."""
 
-    def __init__(self, w: HostWriter, program: HostProgram, failures: set[str]) -> None:
+    def __init__(self, w: HostWriter, program: HostProgram) -> None:
         self.w = w
         self.program = program
-        self.failures = failures
         w.extern("memcpy", Externs("ptr", ("ptr", "ptr", "i64")))
         self.state = w.memory("tl_cuda_state", state_size(len(program.launches)), 64)
         self.device: Value | None = None
@@ -87,6 +86,9 @@ class CudaLaunches:
         some = w.compare("gt", grid[0], w.number(0))
         for extent in grid[1:]:
             some = w.op("and", some, w.compare("gt", extent, w.number(0)))
+        for m in (arg for arg in kernel.args if isinstance(arg, TensorMap)):
+            for e in (*m.dims, *m.strides):  # before the branch: later launches may use them too
+                a.exprs(e)
         self._prepare(a)
         with w.if_(some):
             params = self._params(a, kernel)
@@ -95,10 +97,16 @@ class CudaLaunches:
             run = w.load("ptr", self.state, STATE["cuLaunchKernelEx"], "launch")
             code = w.call(run, [config, handle, params, NULL], "code")
             self._restore()
-            self.failures.add("tl_fail_launch")
-            strerror = w.load("ptr", self.state, STATE["cuGetErrorString"])
-            args = [strerror, w.string(kernel.name), w.convert(code, "i64"), config, owned]
-            w.fail_if(w.compare("ne", code, w.number(0, "i32")), "tl_fail_launch", args)
+            self.launched(a, kernel, code, config, owned)
+
+    def launched(
+        self, a: Arguments, kernel: Kernel, code: Value, config: Value, owned: Value
+    ) -> None:
+        """Reports a launch that failed."""
+        w = self.w
+        strerror = w.load("ptr", self.state, STATE["cuGetErrorString"])
+        args = [strerror, w.string(kernel.name), w.convert(code, "i64"), config, owned]
+        a.fail_if(w.compare("ne", code, w.number(0, "i32")), "tl_fail_launch", args)
 
     # -------------------------------------------------------------------------------- device
 
@@ -111,12 +119,23 @@ class CudaLaunches:
         self.device = device
         place = w.offset(self.state, w.convert(device, "i64"))
         ready = w.load("i8", place, STATE["ready"], "ready")
-        with w.if_(w.compare("eq", ready, w.number(0, "i8")), unlikely=True):
+        self.prepare(a, w.compare("eq", ready, w.number(0, "i8")))
+        self.stream = self.current_stream(a)
+
+    def prepare(self, a: Arguments, missing: Value) -> None:
+        """Has the module loaded on a device that it is missing on."""
+        w = self.w
+        assert self.device is not None
+        with w.if_(missing, unlikely=True):
             loader = w.load("ptr", self.state, STATE["loader"], "loader")
-            failed = w.compare("ne", w.call(loader, [self.state, device]), w.number(0, "i32"))
+            failed = w.compare("ne", w.call(loader, [self.state, self.device]), w.number(0, "i32"))
             with w.if_(failed):
                 w.ret(w.number(-1, "i32"))
-        self.stream = w.call("TVMFFIEnvGetStream", [w.number(2, "i32"), device], "stream")
+
+    def current_stream(self, a: Arguments) -> Value:
+        """The stream of the caller's framework."""
+        assert self.device is not None
+        return self.w.call("TVMFFIEnvGetStream", [self.w.number(2, "i32"), self.device], "stream")
 
     def _enter(self) -> None:
         """Makes the device's context current if another one is."""
@@ -222,9 +241,8 @@ class CudaLaunches:
         )  # fmt: skip
         w.call("memcpy", [copy, slot, w.number(_MAP_BYTES)])
         w.unlock(lock)
-        self.failures.add("tl_fail_encode")
         args = [w.string(m.buffer.name), w.convert(code, "i64")]
-        w.fail_if(w.compare("ne", code, w.number(0, "i32")), "tl_fail_encode", args)
+        a.fail_if(w.compare("ne", code, w.number(0, "i32")), "tl_fail_encode", args)
         return copy
 
     def _bytes(self, elements: Value, bits: int) -> Value:

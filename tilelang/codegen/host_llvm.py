@@ -36,7 +36,7 @@ class LlvmWriter:
         self._entry: list[str] = []
         self._lines: list[str] = []
         self._cold: list[str] = []
-        self._block, self._open = "entry", True
+        self._block, self._open, self._returns = "entry", True, "i32"
         self._symbols = Names()
         self._names = Names()
         self._functions: dict[str, Externs] = {}
@@ -104,7 +104,7 @@ class LlvmWriter:
         self._names = Names()
         values = [Value(f"%{self._names(hint)}", type) for hint, type in params]
         self._functions[name] = Externs(returns, tuple(type for _, type in params))
-        self._entry, self._lines, self._cold = [], [], []
+        self._entry, self._lines, self._cold, self._returns = [], [], [], returns
         self._block, self._open = "entry", True
         yield values
         head = ", ".join(f"{_type(v.type)} {v.text}" for v in values)
@@ -265,7 +265,8 @@ class LlvmWriter:
         self._line(f"br i1 {cond.text}, label %{bad}, label %{good}, !prof !900000")
         texts = ", ".join(f"{_type(a.type)} {_text(a)}" for a in args)
         code = f"%{self._names('code')}"
-        self._cold += [f"{bad}:", f"  {code} = call i32 @{handler}({texts})"]
+        returns = _type(self._returns)
+        self._cold += [f"{bad}:", f"  {code} = call {returns} @{handler}({texts})"]
         if recoverable:
             fatal = self._label("fatal")
             test = f"%{self._names('failed')}"
@@ -274,7 +275,7 @@ class LlvmWriter:
                 f"  br i1 {test}, label %{fatal}, label %{good}",
                 f"{fatal}:",
             ]
-        self._cold.append(f"  ret i32 {code}")
+        self._cold.append(f"  ret {returns} {code}")
         self._start(good)
 
     def lock(self, place: Value) -> None:

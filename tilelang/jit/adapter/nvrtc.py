@@ -4,12 +4,14 @@ all."""
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable
 from typing import Any
 
 from tilelang.runtime.python_launch import CudaDevice, PythonLauncher
 
 from .base import BaseKernelAdapter, with_outputs
+from .native import native_function, native_module
 
 __all__ = ["NVRTCKernelAdapter"]
 
@@ -21,4 +23,9 @@ class NVRTCKernelAdapter(BaseKernelAdapter):
 
     def make_func(self) -> Callable[..., Any]:
         launcher = PythonLauncher(self.spec, CudaDevice(self.binary().binary or b""))
-        return with_outputs(self.spec, launcher, on_cuda=True)
+        run: Callable[..., Any] = launcher
+        if importlib.util.find_spec("llvmlite") is not None:
+            module = native_module(self.artifact, self.target)
+            if module is not None:
+                run = native_function(module, self.spec, launcher, self.target)
+        return with_outputs(self.spec, run, on_cuda=True)

@@ -9,17 +9,17 @@ callers, several outputs, arrays that numpy does not export.
 from __future__ import annotations
 
 import ctypes
-import threading
 from collections.abc import Callable
 from typing import Any
 
-from tilelang.codegen.host_cuda import STATE, STATE_ENTRIES, state_name
+from tilelang.codegen.host_cuda import STATE, state_name
 from tilelang.errors import ArgumentTypeError, ArgumentValueError, TileError
 from tilelang.runtime import tvm_ffi
 from tilelang.runtime.dlpack import CPU, CUDA, as_ffi_tensor, is_numpy
 from tilelang.runtime.launch import CallSpec
 
 from .base import BaseKernelAdapter, with_outputs
+from .cuda_state import CudaState, put
 
 __all__ = ["TVMFFIKernelAdapter"]
 
@@ -54,10 +54,14 @@ def load_entry(module: Any, spec: CallSpec, on_cuda: bool) -> Any:
     code, addresses = _load_host(module, names)
     loader = None
     if on_cuda:
-        loader = _CudaLoader(module.imported_modules[0].binary, spec)
+        loader = CudaState(module.imported_modules[0].binary, spec, _report)
         state = ctypes.CFUNCTYPE(ctypes.c_void_p)(addresses[1])()
-        _put(state + STATE["loader"], loader.address)
+        put(state + STATE["loader"], loader.loader)
     return tvm_ffi.function_at(addresses[0], (code, loader))
+
+
+def _report(message: str) -> None:
+    tvm_ffi.set_error("TL0815", message)
 
 
 def _load_host(module: Any, names: list[str]) -> tuple[Any, list[int]]:
@@ -154,48 +158,3 @@ def _explained(
     except TileError as better:
         return better
     return error
-
-
-_LOADER = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int)
-
-
-class _CudaLoader:
-    """Called by an entry on a device's first call: fills in the shared state."""
-
-    def __init__(self, cubin: bytes, spec: CallSpec) -> None:
-        self._cubin = cubin
-        self._spec = spec
-        self._lock = threading.Lock()
-        self._library: Any = None
-        self._callback = _LOADER(self._load)  # lives as long as this object
-        self.address = ctypes.cast(self._callback, ctypes.c_void_p).value or 0
-
-    def _load(self, state: int, device: int) -> int:
-        try:
-            with self._lock:
-                self._fill(state, device)
-        except TileError as error:
-            tvm_ffi.set_error("TL0815", f"kernel {self._spec.name}: {error.message}")
-            return -1
-        return 0
-
-    def _fill(self, state: int, device: int) -> None:
-        from tilelang.runtime.cuda_driver import driver
-
-        cuda = driver()
-        context = cuda.primary_context(device)
-        if self._library is None:
-            with cuda.on_device(device):
-                self._library = cuda.load(self._cubin)
-        for name, offset in STATE_ENTRIES.items():
-            _put(state + offset, cuda.address_of(name))
-        for n, kernel in enumerate(self._spec.kernels):
-            handle = self._library.kernel(kernel.name)
-            handle.allow_shared(kernel.dynamic_smem, device)
-            _put(state + STATE["kernels"] + 8 * n, handle.handle.value)
-        _put(state + STATE["contexts"] + 8 * device, context.value or 0)
-        ctypes.c_int8.from_address(state + STATE["ready"] + device).value = 1
-
-
-def _put(address: int, value: int) -> None:
-    ctypes.c_uint64.from_address(address).value = value
