@@ -358,6 +358,22 @@ def test_a_divisible_stride_keeps_the_vector(update_golden: bool) -> None:
     check_golden(GOLDEN / "ragged_cuda_assumed.txt", out, update_golden)
 
 
+@pytest.mark.parametrize("n", [37, 64, 1000])
+def test_only_the_edge_of_a_ragged_vector_is_scalar(n: int, update_golden: bool) -> None:
+    """The interior keeps wide accesses whatever the length is."""
+    size = Var("N")
+    a, c = Buffer("A", (size,), "float32"), Buffer("C", (size,), "float32")
+
+    def body(b: Builder, bx: Var, tx: Var) -> None:
+        with b.for_("v", 4, kind="vectorized") as v:
+            b.store(c, (bx * 128 + tx * 4 + v,), a[bx * 128 + tx * 4 + v] * 2.0)
+
+    made = kernel(CUDA, [a, c], (size + 127) // 128, 32, body)
+    check_golden(GOLDEN / "ragged_vector.txt", text(made.everything()), update_golden)
+    x = random((n,))
+    np.testing.assert_array_equal(run_on(made.everything(), x, np.zeros_like(x))[1], x * 2)
+
+
 def test_width_shrinks_to_what_alignment_allows() -> None:
     made = ragged_copy(CUDA, 8, 36)  # rows of 36 halves: 8-byte steps
     out = text(made.until("vectorize_loops"))
@@ -519,7 +535,10 @@ def test_launches_become_kernels_with_the_arguments_they_use() -> None:
     made = Made(PrimFunc("f", (a, s, c), body), PassContext(Target(CPU), Options()))
     program = made.everything()
     assert [k.name for k in program.launches] == ["f_kernel", "f_kernel_1"]
-    assert [[x.name for x in k.args] for k in program.launches] == [["A", "scale", "W"], ["C", "W"]]
+    assert [[x.name for x in k.args] for k in program.launches] == [
+        ["A", "scale", "W", "M"],
+        ["C", "W", "M"],
+    ]
     assert program.temporaries == (w,)
     assert [b.name for b in program.launches[1].attrs["readonly"]] == ["W"]
 

@@ -28,6 +28,7 @@ from tilelang.ir import (
     Evaluate,
     Expr,
     If,
+    IfThenElse,
     Load,
     Not,
     Or,
@@ -88,6 +89,26 @@ def _straight(
         else:
             raise NotStraight(f"the body has a {t.__name__}")
     return out
+
+
+def conditions(stmts: list[Stmt]) -> list[Expr]:
+    """The comparisons that guard something, in order."""
+    out: dict[Expr, None] = {}
+
+    def parts(e: Expr) -> None:
+        if type(e) in (And, Or):
+            parts(e.a)  # type: ignore[attr-defined]
+            parts(e.b)  # type: ignore[attr-defined]
+        elif type(e) is Not:
+            parts(e.a)
+        else:
+            out[e] = None
+
+    for s in stmts:
+        for x in walk(s):
+            if type(x) in (If, IfThenElse):
+                parts(x.cond)  # type: ignore[attr-defined]
+    return list(out)
 
 
 # ---------------------------------------------------------------------------- independence

@@ -22,7 +22,6 @@ from tilelang.arith import Facts
 from tilelang.ir import (
     INTRINSICS,
     Add,
-    And,
     Broadcast,
     Buffer,
     Builder,
@@ -36,8 +35,6 @@ from tilelang.ir import (
     Load,
     Max,
     Min,
-    Not,
-    Or,
     Ramp,
     Select,
     Stmt,
@@ -55,7 +52,7 @@ from tilelang.ir import (
     walk,
 )
 
-from .lanes import Known, Lanes, NotStraight, distribution, straight
+from .lanes import Known, Lanes, NotStraight, conditions, distribution, straight
 from .manager import PassContext
 
 _STRAIGHT_LINE = 8  # vectors that are written out instead of looped over
@@ -74,7 +71,9 @@ def vectorize(loop: For, facts: Facts, ctx: PassContext) -> Stmt:
         stmts = straight(loop.body)
         stmts = [substitute(s, {loop.var: loop.start + lane}) for s in stmts]
         in_order = distribution(stmts, lane, loop.extent, facts)
-        reductions = _reductions(stmts, in_order, bool(loop.annotations.get("reassociate")))
+        whole = Lanes(facts, lane, loop.extent)
+        free = bool(loop.annotations.get("reassociate"))
+        reductions = _reductions(stmts, in_order, whole, free)
         lanes = ctx.target.vector_bits // _widest(stmts)
         if extent is not None:
             lanes = min(lanes, 1 << (extent.bit_length() - 1))
@@ -127,7 +126,7 @@ class _Reduction:
 
 
 def _reductions(
-    stmts: list[Stmt], in_order: set[Stmt], reassociate: bool
+    stmts: list[Stmt], in_order: set[Stmt], lanes: Lanes, reassociate: bool
 ) -> dict[Stmt, _Reduction]:
     """The statements that must run in order, all of which must be reductions."""
     out: dict[Stmt, _Reduction] = {}
@@ -135,7 +134,7 @@ def _reductions(
         if not any(s is x for x in stmts):
             raise NotStraight("a conditional statement depends on the lane before")
         r = _reduction(s)
-        if r is None:
+        if r is None or any(lanes.step(i) != 0 for i in r.store.indices):
             raise NotStraight("a statement depends on the lane before")
         if r.op is Add and s.buffer.dtype.is_float and not reassociate:  # type: ignore[attr-defined]
             raise NotStraight("a sum of floats keeps its order")
@@ -205,7 +204,7 @@ class _Strip:
         """A condition that differs among the lanes of a vector, and the lane where it changes."""
         whole = Lanes(self.facts, self.var, hi)
         one = self.vector_lanes(lo, hi)
-        for cond in _conditions(stmts):
+        for cond in conditions(stmts):
             if not whole.depends(cond) or any(type(x) is Load for x in walk(cond)):
                 continue
             if one.uniform(substitute(cond, {self.var: one.base + one.var})):
@@ -328,16 +327,18 @@ class _Strip:
         whole: Expr = Load(partial, (_span(self.lanes),))
         for p in range(1, parts):
             whole = r.combine(whole, Load(partial, (_span(self.lanes, p * self.lanes),)))
-        target = Load(r.store.buffer, r.store.indices)
+        zero = {self.var: const(0, self.var.dtype)}  # the target is the same in all lanes
+        indices = tuple(substitute(i, zero) for i in r.store.indices)
+        target = Load(r.store.buffer, indices)
         name = _HORIZONTAL.get(r.op)
         if name is not None:
             value = r.combine(target, call(name, [whole], partial.dtype))
-            b.emit(Store(r.store.buffer, r.store.indices, value, r.store.span))
+            b.emit(Store(r.store.buffer, indices, value, r.store.span))
             return
         b.emit(Store(partial, (_span(self.lanes),), whole))
         with b.for_("l", self.lanes) as lane:
             value = r.combine(target, Load(partial, (lane,)))
-            b.emit(Store(r.store.buffer, r.store.indices, value, r.store.span))
+            b.emit(Store(r.store.buffer, indices, value, r.store.span))
 
 
 _HORIZONTAL: dict[Any, str] = {Add: "reduce_lanes_add", Max: "reduce_lanes_max"}
@@ -368,26 +369,6 @@ def _identity(op: Any, dtype: DType) -> Expr:
 
 def _span(lanes: int, first: int = 0) -> Expr:
     return Ramp(const(first), const(1), lanes)
-
-
-def _conditions(stmts: list[Stmt]) -> list[Expr]:
-    """The comparisons that guard something, in order."""
-    out: dict[Expr, None] = {}
-
-    def parts(e: Expr) -> None:
-        if type(e) in (And, Or):
-            parts(e.a)  # type: ignore[attr-defined]
-            parts(e.b)  # type: ignore[attr-defined]
-        elif type(e) is Not:
-            parts(e.a)
-        else:
-            out[e] = None
-
-    for s in stmts:
-        for x in walk(s):
-            if type(x) in (If, IfThenElse):
-                parts(x.cond)  # type: ignore[attr-defined]
-    return list(out)
 
 
 # ---------------------------------------------------------------------------- vectors

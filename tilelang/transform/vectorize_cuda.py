@@ -8,8 +8,9 @@ statement done for a whole group:
                             →    for l in unroll(4): c[l] = a[l] + 1
                                  C[i:i + 4] = c[0:4]                          (one 128-bit store)
 
-A copy is one vector move. `w` is the width with the fewest memory instructions; an access is wide
-only where its alignment and the uniformity of its guard are proved, the others stay scalar.
+A copy is one vector move; a group at a ragged edge is done lane by lane. `w` is the width with the
+fewest memory instructions; an access is wide only where its alignment and the uniformity of its
+guard are proved, the others stay scalar.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ from tilelang.ir import (
     walk,
 )
 
-from .lanes import Lanes, NotStraight, distribution, straight
+from .lanes import Known, Lanes, NotStraight, conditions, distribution, straight
 from .manager import PassContext
 
 _WIDTHS = (16, 8, 4, 2)
@@ -75,10 +76,11 @@ def vectorize(loop: For, facts: Facts, ctx: PassContext, layouts: Layouts) -> St
         return scalar(loop)
     best: _Group | None = None
     for width in _WIDTHS:
-        if extent % width == 0:
-            group = _Group(lane, width, extent // width, facts, layouts)
+        for split in (False, True) if extent % width == 0 else ():
+            group = _Group(lane, width, extent // width, facts, layouts, split)
             group.emit(stmts, in_order)
-            if best is None or group.cost < best.cost:
+            # Two versions of the code must save at least half of the memory instructions.
+            if best is None or group.cost * (2 if split else 1) < best.cost + split:
                 best = group
     cost = _scalar_cost(stmts) * extent
     if best is None or best.cost >= cost:
@@ -106,10 +108,15 @@ def _scalar_cost(stmts: list[Stmt]) -> int:
 
 
 class _Group:
-    """Emits the statements for groups of `width` lanes; `cost` counts memory instructions."""
+    """Emits the statements for groups of `width` lanes; `cost` counts memory instructions.
 
-    def __init__(self, var: Var, width: int, groups: int, facts: Facts, layouts: Layouts) -> None:
-        self.var, self.width, self.groups = var, width, groups
+    split: two versions of each group, so that guards may differ within one at the edge.
+    """
+
+    def __init__(
+        self, var: Var, width: int, groups: int, facts: Facts, layouts: Layouts, split: bool
+    ) -> None:
+        self.var, self.width, self.groups, self.split = var, width, groups, split
         self.outer = facts
         self.layouts = layouts
         self.cost = 0
@@ -124,10 +131,43 @@ class _Group:
             if type(group) is Var:
                 facts.bind(group, const(0, dtype), const(self.groups, dtype))
             self.lanes = Lanes(facts, self.lane, const(self.width, dtype))
-            base = group * self.width
-            for s in stmts:
-                self.stmt(s, {self.var: base + self.lane}, in_order)
+            at = {self.var: group * self.width + self.lane}
+            ragged = self.ragged(stmts, at) if self.split else {}
+            if ragged:
+                self.two_ways(stmts, ragged, at)
+            else:
+                for s in stmts:
+                    self.stmt(s, at, in_order)
         self.cost *= self.groups
+
+    def ragged(self, stmts: list[Stmt], at: Mapping[Var, Expr]) -> dict[Expr, Expr]:
+        """Guards that may change their value within a group -> the test that all lanes pass."""
+        out: dict[Expr, Expr] = {}
+        for cond in conditions(stmts):
+            here = substitute(cond, at)
+            if self.lanes.uniform(here) or any(type(x) is Load for x in walk(cond)):
+                continue
+            edge = self.lanes.threshold(here)
+            if edge is not None:
+                out[cond] = self.lanes.at(here, self.width - 1 if edge[1] else 0)
+        return out
+
+    def two_ways(
+        self, stmts: list[Stmt], ragged: Mapping[Expr, Expr], at: Mapping[Var, Expr]
+    ) -> None:
+        """Wide where all lanes pass the guards, lane by lane at the edge (which costs nothing)."""
+        inner = [x for s in stmts for x in flatten(Known(dict.fromkeys(ragged, True)).visit(s))]
+        extent = const(self.width * self.groups, self.var.dtype)
+        in_order = distribution(inner, self.var, extent, self.outer)
+        passes = self.lanes.facts.simplify(all_of(ragged.values()))
+        with self.builder.if_(passes):
+            for s in inner:
+                self.stmt(s, at, in_order)
+        cost = self.cost
+        with self.builder.if_(logical_not(passes)):
+            for s in stmts:
+                self.each(substitute(s, at))
+        self.cost = cost
 
     # ------------------------------------------------------------------------------ statements
 
