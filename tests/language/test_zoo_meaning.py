@@ -1,18 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kernels of the zoo mean what their docstrings say: run by the oracle, compared with numpy."""
+"""The kernels of the zoo mean what their docstrings say: by the oracle, on the CPU, on a simulated
+GPU; compared with numpy."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
+import tilelang
 from tilelang.interp import tile
 from tilelang.testing import kernels
 
 RNG = np.random.default_rng
+EXECUTORS = ("oracle", "llvm", "cuda-sim -arch=sm_80")
+executor = "oracle"
 
 
 def _f16(*shape: int) -> np.ndarray:
@@ -20,7 +25,10 @@ def _f16(*shape: int) -> np.ndarray:
 
 
 def _run(func: Any, *args: Any) -> None:
-    tile.run(func, *args)
+    if executor == "oracle":
+        tile.run(func, *args)
+    else:
+        tilelang.compile(func, target=executor)(*args)
 
 
 def check_add() -> None:
@@ -215,6 +223,8 @@ CHECKS: dict[str, Callable[[], None]] = {
 }
 
 
+@pytest.mark.parametrize("where", EXECUTORS)
 @pytest.mark.parametrize("name", list(kernels.ZOO))
-def test_meaning(name: str) -> None:
+def test_meaning(name: str, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "executor", where)
     CHECKS[name]()
