@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import measure
+from launch import launch_cost
 from measure import Contestant, Row, compete
 
 import tilelang
@@ -229,60 +230,6 @@ def attention_group(causal: bool) -> list[Row]:
         "TFLOP/s",
         contestants,
     )
-
-
-# ---------------------------------------------------------------------------------- host side
-
-
-def launch_cost() -> dict[str, float]:
-    """Microseconds of host time per call: four checked tensors, beside a bare cuLaunchKernelEx in
-    C."""
-    import torch
-
-    @tilelang.jit
-    def nothing():
-        import tilelang.language as T
-
-        @T.prim_func
-        def main(
-            A: T.Tensor((64,), "float32"),
-            B: T.Tensor((64,), "float32"),
-            C: T.Tensor((64,), "float32"),
-            D: T.Tensor((64,), "float32"),
-        ):
-            with T.Kernel(1, threads=64):
-                for i in T.Parallel(64):
-                    D[i] = A[i] + B[i] + C[i]
-
-        return main
-
-    kernel = nothing()
-    t = [torch.zeros(64, device="cuda") for _ in range(4)]
-    out: dict[str, float] = {}
-    for name, call in (
-        ("ours tvm_ffi, 4 tensors", lambda: kernel(*t)),
-        ("torch y.copy_(x)", lambda: t[0].copy_(t[1])),
-    ):
-        out[name] = host_us(call)
-    for name, us in out.items():
-        print(f"  host time {name:<40} {us:6.2f} us", flush=True)
-    return out
-
-
-def host_us(call: Callable[[], Any], calls: int = 2000) -> float:
-    import torch
-
-    best = float("inf")
-    for _ in range(5):
-        for _ in range(100):
-            call()
-        torch.cuda.synchronize()
-        start = time.perf_counter()
-        for _ in range(calls):
-            call()
-        best = min(best, (time.perf_counter() - start) / calls * 1e6)
-        torch.cuda.synchronize()
-    return best
 
 
 def main() -> None:

@@ -1,0 +1,287 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The benchmarks that need no GPU: the CPU matmul, compile time, calls, import time.
+
+Each measurement runs in a process of its own (`python benchmarks/cpu.py NAME`) that prints one JSON
+object, so that nothing is warm that should be cold. `bars()` runs them all.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent
+REPEATS = 5
+ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "TILELANG_CPU_THREADS": "1"}
+# They make OpenBLAS another library than the one that users have.
+UNSET = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE", "TILELANG_VERIFY")
+CUDA = ("cuda -arch=sm_80", "cuda -arch=sm_90a")
+Clock = Callable[[], float]
+
+
+@dataclass
+class Bar:
+    """A figure and the limit that it must keep. `lower`: smaller is better."""
+
+    name: str
+    value: float
+    unit: str
+    limit: float
+    lower: bool = True
+    note: str = ""
+
+    @property
+    def ok(self) -> bool:
+        return self.value <= self.limit if self.lower else self.value >= self.limit
+
+    def line(self) -> str:
+        sign = "<=" if self.lower else ">="
+        verdict = "ok  " if self.ok else "MISS"
+        bound = f"{sign} {self.limit:g}"
+        return f"{verdict} {self.name:<46} {self.value:9.3f} {self.unit:<10} {bound:<9} {self.note}"
+
+    def as_json(self) -> dict[str, Any]:
+        return {**asdict(self), "ok": self.ok}
+
+
+def fresh(name: str, *args: str, **env: str) -> dict[str, Any]:
+    """What measurement `name` prints in a new process with an empty cache."""
+    with tempfile.TemporaryDirectory() as cache:
+        keep = {k: v for k, v in os.environ.items() if k not in UNSET}
+        path = os.pathsep.join(filter(None, (str(ROOT), keep.get("PYTHONPATH", ""))))
+        keep |= {"PYTHONPATH": path, "TILELANG_CACHE_DIR": cache, **env}
+        command = [sys.executable, str(HERE / "cpu.py"), name, *args]
+        done = subprocess.run(command, env=keep, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"{name}: {done.stderr[-2000:]}")
+    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return answer
+
+
+def repeated(name: str, *args: str, **env: str) -> dict[str, float]:
+    """The median of each figure over new processes."""
+    runs = [fresh(name, *args, **env) for _ in range(REPEATS)]
+    return {key: statistics.median(r[key] for r in runs) for key in runs[0]}
+
+
+# ------------------------------------------------------------------------------ in the new process
+
+
+def examples() -> tuple[Any, Any]:
+    """The programs that are measured: those of the examples."""
+    sys.path.insert(0, str(ROOT / "examples"))
+    import flash_attention
+    import matmul
+
+    return matmul, flash_attention
+
+
+def times(f: Callable[[], Any], budget: float, clock: Clock = time.perf_counter) -> list[float]:
+    """Seconds of calls within a budget, after a warm-up."""
+    f()
+    out: list[float] = []
+    end = time.perf_counter() + budget
+    while len(out) < 5 or time.perf_counter() < end:
+        start = clock()
+        f()
+        out.append(clock() - start)
+    return out
+
+
+def cpu_matmul() -> dict[str, float]:
+    """Seconds of 1024³ in float32, one thread, ours and numpy in turn."""
+    import numpy as np
+
+    from tilelang.target import Target
+
+    matmul, _ = examples()
+    n = 1024
+    a, b = (np.random.default_rng(i).standard_normal((n, n)).astype(np.float32) for i in (0, 1))
+    bias, out = np.zeros(n, np.float32), np.empty((n, n), np.float32)
+    with Target("llvm"):
+        kernel = matmul.matmul(n, n, n, "float32", bias=False, **matmul.blocks("llvm", "float32"))
+    error = float(np.abs(kernel(a, b, bias) - a @ b).max())
+    ours: list[float] = []
+    numpy: list[float] = []
+    for _ in range(6):
+        ours += times(lambda: kernel(a, b, bias), 0.5)
+        numpy += times(lambda: np.matmul(a, b, out=out), 0.5)
+    # The best of many: other load on the machine only ever adds.
+    return {"ours": min(ours), "numpy": min(numpy), "error": error}
+
+
+def lower_times(target: str) -> dict[str, float]:
+    """Milliseconds of lower(), warm: the passes are imported, nothing else is kept. By the clock,
+    and of the processor, which other load on the machine disturbs less."""
+    from tilelang.engine import lower
+    from tilelang.target import Target
+
+    matmul, attention = examples()
+    with Target(target):
+        programs = {
+            "matmul": matmul.matmul.get_tir(
+                1024, 1024, 1024, "float16", **matmul.blocks(target, "float16")
+            ),
+            "attention": attention.attention.get_tir(1, 1024, 8, 64),
+        }
+    out = {}
+    for name, program in programs.items():
+        for suffix, clock in (("", time.perf_counter), (" cpu", time.process_time)):
+            found = times(lambda p=program: lower(p, target), 1.0, clock)
+            out[name + suffix] = 1e3 * statistics.median(found)
+    return out
+
+
+def visits(target: str) -> dict[str, float]:
+    """Visits per input node; what twice the program costs."""
+    sys.path.insert(0, str(ROOT / "tests" / "engine"))
+    import test_visits as t
+
+    one, two = (t.count_visits(t.steps(n), target) for n in (8, 16))
+    return {
+        "matmul": t.count_visits(t.matmul(), target).per_node,
+        "attention": t.count_visits(t.attention(), target).per_node,
+        "doubled": two.visits / one.visits,
+    }
+
+
+def cold_compile(target: str) -> dict[str, float]:
+    """Seconds from the call of the factory, after the import, to a result (or to host code and
+    cubin where there is no GPU)."""
+    import numpy as np
+
+    import tilelang
+    from tilelang.target import Target
+    from tilelang.target.detect import cuda_devices
+
+    matmul, _ = examples()
+    dtype = "float32" if target == "llvm" else "float16"
+    n = 256
+    args: list[Any] = [np.zeros(s, dtype) for s in ((n, n), (n, n), n)]
+    device = target != "llvm" and bool(cuda_devices())
+    if device:
+        import torch
+
+        args = [torch.from_numpy(x).cuda() for x in args]
+        torch.cuda.synchronize()
+    blocks = matmul.blocks(target, dtype)
+    with Target(target):
+        start, busy = time.perf_counter(), time.process_time()
+        if target == "llvm" or device:
+            out = matmul.matmul(n, n, n, dtype, **blocks)(*args)
+            if device:
+                out.cpu()
+        else:
+            program = matmul.matmul.get_tir(n, n, n, dtype, **blocks)
+            tilelang.lower(program, target, None, False, True, True)
+    return {"seconds": time.perf_counter() - start, "cpu": time.process_time() - busy}
+
+
+def call_overhead() -> dict[str, float]:
+    """Microseconds per call with four checked torch tensors on the CPU, and of a torch call."""
+    import torch
+    from launch import small
+
+    from tilelang.target import Target
+
+    with Target("llvm"):
+        kernel = small()
+    tensors = [torch.zeros(64) for _ in range(4)]
+    a, b, _, d = tensors
+    kernel(*tensors)
+
+    def per_call(f: Callable[[], Any]) -> float:
+        start = time.perf_counter()
+        for _ in range(20000):
+            f()
+        return (time.perf_counter() - start) / 20000 * 1e6
+
+    rounds = [
+        (per_call(lambda: kernel(*tensors)), per_call(lambda: torch.add(a, b, out=d)))
+        for _ in range(15)
+    ]
+    return {"ours": min(r[0] for r in rounds), "torch": min(r[1] for r in rounds)}
+
+
+def import_time() -> dict[str, float]:
+    """Milliseconds of importing us, of numpy after that, and up to the first CPU result."""
+    start, busy = time.perf_counter(), time.process_time()
+    import tilelang.language as T  # noqa: F401
+
+    imported = time.perf_counter()
+    import numpy as np
+
+    with_numpy = time.perf_counter()
+    from launch import small
+
+    from tilelang.target import Target
+
+    with Target("llvm"):
+        small()(*(np.zeros(64, np.float32) for _ in range(4)))
+    end = time.perf_counter()
+    return {
+        "import": 1e3 * (imported - start),
+        "numpy": 1e3 * (with_numpy - imported),
+        "first": 1e3 * (end - start),
+        "first cpu": 1e3 * (time.process_time() - busy),
+        "torch": float("torch" in sys.modules),
+    }
+
+
+MEASUREMENTS: dict[str, Callable[..., dict[str, float]]] = {
+    f.__name__: f
+    for f in (cpu_matmul, lower_times, visits, cold_compile, call_overhead, import_time)
+}
+
+# ------------------------------------------------------------------------------ all of them
+
+
+def bars() -> list[Bar]:
+    """Every bar that this machine can measure; printed as they come."""
+    out: list[Bar] = []
+
+    def add(*args: Any, **kw: Any) -> None:
+        out.append(Bar(*args, **kw))
+        print(out[-1].line(), flush=True)
+
+    m = fresh("cpu_matmul", **ONE_THREAD)
+    rate = f"ours {1e3 * m['ours']:.1f} ms, numpy {1e3 * m['numpy']:.1f} ms"
+    add("fp32 matmul 1024³, one thread", m["numpy"] / m["ours"], "x numpy", 0.7, False, rate)
+    for target in ("llvm", *CUDA):
+        t = fresh("lower_times", target)
+        for name, limit in (("matmul", 80), ("attention", 200)):
+            note = f"processor {t[name + ' cpu']:.0f} ms"
+            add(f"lower({name}) {target}", t[name], "ms", limit, note=note)
+    for target in ("llvm", *CUDA):
+        v = fresh("visits", target)
+        for name in ("matmul", "attention"):
+            add(f"visits per node, {name}, {target}", v[name], "visits", 60)
+        add(f"twice the program, {target}", v["doubled"], "x visits", 2.1)
+    for target, limit in zip(("llvm", *CUDA), (0.2, 1.2, 1.6), strict=True):
+        t = repeated("cold_compile", target)
+        note = f"processor {t['cpu']:.2f} s"
+        add(f"cold compile of the matmul, {target}", t["seconds"], "s", limit, note=note)
+    c = repeated("call_overhead")
+    note = f"torch.add(a, b, out=c): {c['torch']:.2f} us"
+    add("call with 4 checked tensors, tvm_ffi on CPU", c["ours"], "us", 1.0, note=note)
+    i = repeated("import_time")
+    note = f"numpy alone: {i['numpy']:.0f} ms" + ("; torch was imported" if i["torch"] else "")
+    add("import tilelang, tilelang.language", i["import"], "ms", 150, note=note)
+    note = f"processor {i['first cpu']:.0f} ms"
+    add("import and first CPU compile", i["first"], "ms", 700, note=note)
+    return out
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT))
+    print(json.dumps(MEASUREMENTS[sys.argv[1]](*sys.argv[2:])))
