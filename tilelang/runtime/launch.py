@@ -524,6 +524,7 @@ class _SpecBuilder:
         readonly = k.attrs.get("readonly")
         written = [a for a in k.args if isinstance(a, Buffer)]
         written = [b for b in written if b not in readonly] if readonly is not None else _written(k)
+        written += [b for b in k.attrs.get("bulk_stored", ()) if b not in written]
         writes = tuple(i for kind, i in map(self.source, written) if kind == "param")
         cluster = tuple(int(c) for c in k.attrs.get("cluster_dims") or ())
         grid = tuple(self.size(e) for e in k.grid)

@@ -23,6 +23,7 @@ from tilelang.errors import LayoutError
 from tilelang.ir import (
     Alloc,
     Buffer,
+    Evaluate,
     Expr,
     Launch,
     Load,
@@ -34,32 +35,25 @@ from tilelang.ir import (
     Stmt,
     Store,
     TileStmt,
+    call,
     const_int,
     seq,
     substitute,
     walk,
 )
-from tilelang.layout import Fragment, FragmentTable, Layout, LayoutTable, make_swizzled
+from tilelang.layout import Fragment, FragmentTable, Layout, LayoutTable
 from tilelang.tileop.base import LowerContext, select
 from tilelang.tileop.distribute import LoopPlan, solve
-from tilelang.tileop.expand import expand, expand_staged_store, loop_vars
+from tilelang.tileop.expand import expand, loop_vars
 from tilelang.utils import prod
 
 from .kernel_context import kernel_context
-from .layout_choice import (
-    ACCESS_BYTES,
-    default_fragment,
-    reduce_layout,
-    registers_in_row,
-    restrict,
-    vector_run,
-)
+from .layout_choice import default_fragment, reduce_layout, restrict, vector_run
 from .manager import PassContext
 from .ownership import holds, same_owner
+from .store_epilogue import staged_store
 
 __all__ = ["run"]
-
-ALIGNMENT_SLACK = 1024  # bytes that aligning swizzled buffers may cost
 
 
 def run(func: PrimFunc, ctx: PassContext) -> PrimFunc:
@@ -106,6 +100,7 @@ class Inference:
         self.nests: list[Parallel] = []
         self.reductions: list[Any] = []
         self.fixed: set[Buffer] = set()
+        self.bulk_stores = False
 
     def run(self) -> Stmt:
         s = self.launch
@@ -114,6 +109,8 @@ class Inference:
         self._propagate()
         self._choose_rest(body)
         body = Finish(self).visit(body)
+        if self.bulk_stores:  # shared memory must outlive the stores that read it
+            body = seq(body, Evaluate(call("tma_store_wait", [0]), s.span))
         return Launch(s.grid, s.threads, s.block_vars, s.thread_vars, body, s.annotations, s.span)
 
     # ------------------------------------------------------------------------------ constraints
@@ -156,10 +153,9 @@ class Inference:
         choice = select(s.op.LOWERINGS, s.op, ctx, s.annotations.get("lowering"))
         self.ctx.notes.append(f"{s.span}: T.{s.op.name}: {choice.text()}")
         if choice.lowering.name == "simt":
-            stage = self._store_stage(s.op)
-            if stage is not None:
-                return self._expand(expand_staged_store(s.op, stage, s.span), threads)
-            return self._expand(expand(s.op, s.span), threads)
+            return self._through_shared(s, ctx, threads) or self._expand(
+                expand(s.op, s.span), threads
+            )
         for buffer, layout in choice.lowering.layouts(s.op, ctx).items():
             self._require(buffer, layout, s)
         out = TileStmt(s.op, {**s.annotations, "lowering": choice.lowering.name}, s.span)
@@ -168,36 +164,18 @@ class Inference:
         self.threads[out] = threads
         return out
 
-    def _store_stage(self, op: Any) -> Buffer | None:
-        """A shared tile for a store of 16-bit accumulator fragments: their threads hold two neighbours,
-        and 4-byte stores fill half a memory sector."""
+    def _through_shared(self, s: Any, ctx: LowerContext, threads: int) -> Stmt | None:
+        """The staged form of a store of accumulators, where that is better (see `store_epilogue`)."""
+        op = s.op
         if op.name != "copy" or not (op.src.buffer.is_fragment and op.dst.buffer.is_global):
             return None
         layout = self.layouts.get(op.src.buffer)
-        extents = [const_int(e) for e in op.pairing.extents]
-        if layout is None or len(extents) != 2 or None in extents or op.dst.dtype.bytes != 2:
+        staged = None if layout is None else staged_store(op, layout, self.launch, ctx, s.span)
+        if staged is None:
             return None
-        shape = tuple(int(e or 0) for e in extents)
-        if registers_in_row(layout) * op.dst.dtype.bytes >= ACCESS_BYTES or shape[1] % 8:
-            return None
-        if not self._fits(prod(shape) * op.dst.dtype.bytes):
-            return None
-        stage = Buffer(f"{op.src.buffer.name}_out", shape, op.dst.dtype, Scope.SHARED, span=None)
-        self.layouts[stage] = make_swizzled(shape, op.dst.dtype.bits)
-        return stage
-
-    def _fits(self, extra: int) -> bool:
-        """Is there shared memory for `extra` bytes more? Without warp roles they may lie where a buffer that
-        is dead by then was."""
-        nodes = list(walk(self.launch.body))
-        taken = sum(
-            prod(x.buffer.static_shape or (0,)) * x.buffer.dtype.bytes
-            for x in nodes
-            if type(x) is Alloc and not x.buffer.is_fragment and not x.buffer.is_local
-        )
-        roles = any(type(x) is Role for x in nodes)
-        limit = self.ctx.target.max_smem - ALIGNMENT_SLACK
-        return (taken + extra if roles else max(taken, extra)) <= limit
+        self.layouts.update(staged.layouts)
+        self.bulk_stores = self.bulk_stores or staged.bulk
+        return self._expand(staged.stmt, threads)
 
     def _require(self, buffer: Buffer, layout: Any, s: Any) -> None:
         """A hard constraint. The first one wins; an op that meets another layout converts (fragments)
@@ -298,8 +276,7 @@ class Inference:
         best: tuple[int, LoopPlan] | None = None
         for a in accesses:
             solved = {f[0] for e in a.indices if (f := solve(e, n.vars)) is not None}
-            layout = self.layouts[a.buffer]
-            plan = LoopPlan(layout, a.indices, vector_run(layout, a.indices, n.vars))
+            plan = self._along(n, self.layouts[a.buffer], a.indices)
             if best is None or len(solved) > best[0]:
                 best = (len(solved), plan)
         if best is not None:
@@ -315,6 +292,28 @@ class Inference:
             else default_fragment(n, self.threads[n], self.nests, shape)
         )
         return LoopPlan(layout, n.vars, vector_run(layout, n.vars, n.vars))
+
+    def _along(self, n: Parallel, layout: Any, indices: tuple[Expr, ...]) -> LoopPlan:
+        """The nest distributed like a fragment that it accesses. Of a part of the fragment only the
+        registers of that part are walked, where they are the same in every thread."""
+        whole = LoopPlan(layout, indices, vector_run(layout, indices, n.vars))
+        extents = dict(zip(n.vars, n.extents, strict=True))
+        part, index = layout, []
+        for d, (e, size) in enumerate(zip(indices, layout.shape, strict=True)):
+            found = solve(e, n.vars)
+            if found is None or const_int(found[1]) is None or const_int(extents[found[0]]) is None:
+                return whole
+            extent, start = const_int(extents[found[0]]), const_int(found[1])
+            index.append(found[0])
+            if (start, extent) == (0, size):
+                continue
+            cut = part.slice(d, start, extent) if isinstance(part, Fragment) else None
+            if cut is None:
+                return whole
+            part = cut[0]
+        if part is layout or len(set(index)) != len(index):
+            return whole
+        return LoopPlan(part, tuple(index), vector_run(part, index, n.vars))
 
 
 class Finish(Rewriter):

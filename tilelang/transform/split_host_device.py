@@ -12,6 +12,7 @@ statements. Out: a `HostProgram`; statements outside every Launch become a kerne
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from tilelang.errors import InternalError, LanguageError
@@ -36,6 +37,8 @@ from tilelang.ir import (
     const,
     flatten,
     free_vars,
+    logical_not,
+    select,
     seq,
     substitute,
     walk,
@@ -67,6 +70,8 @@ class _Split:
         self.temporaries: list[Buffer] = []
         self.asserts: list[tuple[Expr, str]] = []
         self.plain: list[Stmt] = []
+        self.version: Launch | None = None
+        self.count = 0
 
     def statements(self, stmts: list[Stmt]) -> None:
         for s in stmts if any(type(s) is Launch for s in stmts) else []:
@@ -90,7 +95,7 @@ class _Split:
         t = type(s)
         if t is Launch:
             self.flush()
-            self.kernels.append(self.kernel(s))
+            self.launch(s)
         elif t is Bind and not any(type(x) in (Load, Call) for x in walk(s.value)):
             self.values[s.var] = substitute(s.value, self.values)
         elif t is Assert and not any(type(x) is Load for x in walk(s.cond)):
@@ -105,9 +110,26 @@ class _Split:
             none = Launch((one, one, one), (1, 1, 1), (), (), seq(self.plain))
             self.plain = []
             self.kernels.append(self.kernel(none))
+            self.count += 1
+
+    def launch(self, s: Launch) -> None:
+        """A kernel, or two of which every call runs one (see `add_versions`)."""
+        if "when" in s.annotations:
+            self.version = s
+            return
+        kernel, self.version, other = self.kernel(s), None, self.version
+        version = None if other is None else self.kernel(other)
+        self.count += 1
+        if other is None or version is None or _same(kernel, version):
+            self.kernels.append(kernel)
+            return
+        when = other.annotations["when"]
+        version = replace(version, name=f"{kernel.name}_aligned")
+        self.kernels += [_only(version, when), _only(kernel, logical_not(when))]
+        self.ctx.note(f"{version.name} runs where {when}, {kernel.name} elsewhere")
 
     def kernel(self, launch: Launch) -> Kernel:
-        n = len(self.kernels)
+        n = self.count
         name = f"{self.func.name}_kernel" + (f"_{n}" if n else "")
         body = substitute(launch.body, self.values)
         grid = [substitute(g, self.values) for g in launch.grid]
@@ -183,6 +205,7 @@ class _Split:
         out["launch_bounds"] = (x * y * z, launch.annotations.get("min_blocks"))
         out["restrict"] = tuple(b for b in ordered if keep and b not in aliased)
         out["readonly"] = tuple(b for b in ordered if b not in written)
+        out["bulk_stored"] = _bulk_stored(body, launch.annotations.get("tensor_maps", ()))
         return out
 
 
@@ -193,7 +216,19 @@ _CONSUMED = {
     "safe_values",
     "no_restrict",
     "swizzle",
+    "when",
 }
+
+
+def _same(a: Kernel, b: Kernel) -> bool:
+    """Is it the same code (but for the names)?"""
+    return a.dynamic_smem == b.dynamic_smem and str(a.body) == str(b.body)
+
+
+def _only(k: Kernel, when: Expr) -> Kernel:
+    """The kernel, with an empty grid (which is not launched) unless `when` holds."""
+    x, y, z = k.grid
+    return replace(k, grid=(select(when, x, const(0, x.dtype)), y, z))
 
 
 def _three(given: Iterable[Var], *names: str) -> tuple[Var, Var, Var]:
@@ -205,6 +240,12 @@ def _three(given: Iterable[Var], *names: str) -> tuple[Var, Var, Var]:
 
 def _global_roots(body: Stmt) -> set[Buffer]:
     return {b.root() for b in accessed(body) if b.root().is_global}
+
+
+def _bulk_stored(body: Stmt, maps: Iterable[TensorMap]) -> tuple[Buffer, ...]:
+    """Tensors that the TMA unit writes: the kernel has no pointer to them, only a descriptor."""
+    used = {x.args[0] for x in walk(body) if type(x) is Call and x.op == "tma_store"}
+    return tuple(m.buffer for m in maps if m.var in used)
 
 
 def _written_roots(body: Stmt) -> set[Buffer]:

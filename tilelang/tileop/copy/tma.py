@@ -144,6 +144,8 @@ def _emit(op: Copy, ctx: LowerContext, b: Builder) -> None:
         if ctx.annotations.get("leader") and op.src is g:
             b.call("mbar_announce", ctx.annotations["barrier"], tile_bytes(op))
         _issue(op, ctx, b, boxes, desc)
+        if ctx.annotations.get("commit"):
+            b.call("tma_store_commit")
 
 
 def _issue(op: Copy, ctx: LowerContext, b: Builder, boxes: Boxes, desc: Var) -> None:
