@@ -54,6 +54,7 @@ def _row(
 
 PIPELINE: tuple[Pass, ...] = (
     _row("check_kernel"),
+    _row("add_versions", _on_cuda),
     _row("rasterize_blocks", _on_cuda),
     _row("specialize_warps", _warp_specialized),
     _row("init_barriers"),

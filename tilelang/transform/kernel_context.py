@@ -34,6 +34,8 @@ def kernel_context(
     tid: the variable that names the linear thread index where a pass has bound one.
     """
     facts = function_facts(func, ctx)
+    if "when" in launch.annotations:  # a version for some calls
+        facts.assume(launch.annotations["when"])
     for v, extent in zip(launch.block_vars, launch.grid, strict=False):
         facts.bind(v, 0, extent)
     for v, n in zip(launch.thread_vars, launch.threads, strict=False):  # none outside of a kernel

@@ -96,6 +96,9 @@ def function_facts(func: PrimFunc, ctx: PassContext) -> Facts:
                     facts.bind_nonneg(e)
     for cond in ctx.assumptions:
         facts.assume(cond)
+    for s in flatten(func.body):
+        if type(s) is Assume:
+            facts.assume(s.cond)
     return facts
 
 
@@ -202,6 +205,8 @@ class ScopedRewriter:
     def launch(self, s: Launch) -> Stmt | None:
         grid = tuple(self.expr(g) for g in s.grid)
         with self.scope():
+            if "when" in s.annotations:
+                self.assume(s.annotations["when"])
             for v, g in zip(s.block_vars, grid, strict=False):
                 self.facts.bind(v, const(0, v.dtype), g)
             for v, n in zip(s.thread_vars, s.threads, strict=False):

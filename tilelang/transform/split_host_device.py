@@ -117,7 +117,9 @@ class _Split:
         if "when" in s.annotations:
             self.version = s
             return
-        kernel, self.version, other = self.kernel(s), None, self.version
+        other = self.version
+        self.version = None
+        kernel = self.kernel(s)
         version = None if other is None else self.kernel(other)
         self.count += 1
         if other is None or version is None or _same(kernel, version):
