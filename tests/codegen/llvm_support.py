@@ -9,8 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from tilelang.codegen.c import c_source
 from tilelang.codegen.llvm import llvm_ir
+from tilelang.config import Options
 from tilelang.ir import Buffer, DType, Kernel, Var, const
+from tilelang.runtime.cc import compile_library, load_library
 from tilelang.runtime.llvm_jit import compile_module, load
 from tilelang.target import Target
 
@@ -51,6 +54,21 @@ def _scalar(dtype: DType) -> Any:
     return ctypes.c_int8 if dtype.bits < 8 else np.ctypeslib.as_ctypes_type(dtype.as_numpy())
 
 
+backend = "llvm"
+"""Which generator `load_kernels` uses: a test module sets it to "c" to run the same tests there."""
+
+
+def load_kernels(kernels: list[Kernel]) -> list[Callable[..., str | None]]:
+    """The kernels of one module as callables."""
+    if backend == "c":
+        library = load_library(
+            compile_library([c_source(kernels, Target("c"), Options())], Target("c"), Options())
+        )
+        addresses = [ctypes.cast(getattr(library, k.name), ctypes.c_void_p).value for k in kernels]
+        return [caller(k, a or 0, library) for k, a in zip(kernels, addresses, strict=True)]
+    code = load(compile_module(llvm_ir(kernels, Target("llvm"))), [k.name for k in kernels])
+    return [caller(k, code.address(k.name), code) for k in kernels]
+
+
 def build(kernel: Kernel) -> Callable[..., str | None]:
-    code = load(compile_module(llvm_ir([kernel], Target("llvm"))), [kernel.name])
-    return caller(kernel, code.address(kernel.name), code)
+    return load_kernels([kernel])[0]

@@ -3,18 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.codegen.llvm_support import caller, make
-from tilelang.codegen.llvm import llvm_ir
+from tests.codegen.llvm_support import load_kernels, make
 from tilelang.ir import Buffer, Builder, Cast, DType, Kernel, Ramp, Var, const, session
 from tilelang.ir.dtype import TABLE
-from tilelang.runtime.llvm_jit import compile_module, load
-from tilelang.target import Target
 
 # float4_e2m1fn and the sub-byte integers are packed: see test_llvm_packed.
 NAMES = [n for n, row in TABLE.items() if row.bits >= 8 and n not in ("handle", "tfloat32")]
@@ -97,11 +93,9 @@ def test_casts(src: str) -> None:
     with session():
         pairs = [(d, lanes) for d in TYPES for lanes in (1, 16)]
         kernels = [cast_kernel(source, d, lanes) for d, lanes in pairs]
-        text = llvm_ir(kernels, Target("llvm"))
-    code = load(compile_module(text), [k.name for k in kernels])
+        calls = load_kernels(kernels)
     x = inputs(source)
-    for kernel, (dst, lanes) in zip(kernels, pairs, strict=True):
-        run: Callable[..., Any] = caller(kernel, code.address(kernel.name), code)
+    for run, (dst, lanes) in zip(calls, pairs, strict=True):
         got = np.zeros(len(x), dst.as_numpy())
         assert run(x, got, len(x) // lanes) is None
         assert_same(got, expected(x, source, dst), x, dst)

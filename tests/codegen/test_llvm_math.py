@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.codegen import llvm_support
 from tests.codegen.llvm_support import build, make
 from tilelang.ir import Buffer, Builder, Ramp, Var, call, const, session
 
@@ -57,12 +58,17 @@ BINARY: dict[str, tuple[Callable[[Array, Array], Array], float]] = {
 
 def run(op: str, *inputs: Array, dtype: str = "float32", lanes: int = LANES) -> Array:
     out = np.empty(len(inputs[0]), inputs[0].dtype)
-    assert _kernel(op, len(inputs), dtype, lanes)(*inputs, out, len(out) // lanes) is None
+    assert (
+        _kernel(op, len(inputs), dtype, lanes, llvm_support.backend)(
+            *inputs, out, len(out) // lanes
+        )
+        is None
+    )
     return out
 
 
 @cache
-def _kernel(op: str, count: int, dtype: str, lanes: int) -> Callable[..., str | None]:
+def _kernel(op: str, count: int, dtype: str, lanes: int, backend: str) -> Callable[..., str | None]:
     with session():
         xs = [Buffer(f"x{k}", (1 << 24,), dtype) for k in range(count)]
         y, n = Buffer("y", (1 << 24,), dtype), Var("n")

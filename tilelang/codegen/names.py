@@ -11,16 +11,17 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-__all__ = ["CUDA_RESERVED", "C_RESERVED", "Names", "legal_name"]
+__all__ = ["CUDA_RESERVED", "C_RESERVED", "Names", "legal_name", "words"]
 
 
-def _words(text: str) -> frozenset[str]:
+def words(text: str) -> frozenset[str]:
+    """The names in a text, separated by blanks."""
     return frozenset(text.split())
 
 
 # Keywords of C and C++17 (ISO C++17 table 5, alternative tokens included), and names that any
 # header may define as a macro.
-C_RESERVED = _words(
+C_RESERVED = words(
     """
     alignas alignof and and_eq asm auto bitand bitor bool break case catch char char16_t
     char32_t class compl const const_cast constexpr continue decltype default delete do
@@ -34,7 +35,7 @@ C_RESERVED = _words(
     """
 )
 # What CUDA C++ and our own headers add to the global namespace.
-CUDA_RESERVED = C_RESERVED | _words(
+CUDA_RESERVED = C_RESERVED | words(
     """
     tl threadIdx blockIdx blockDim gridDim warpSize buf_dyn_shmem half_t bfloat16_t
     fp8_e4m3_t fp8_e5m2_t fp8_e4m3fnuz_t fp8_e5m2fnuz_t fp8_e8m0_t fp4_e2m1_t

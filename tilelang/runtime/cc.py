@@ -145,5 +145,15 @@ def load_library(data: bytes) -> ctypes.CDLL:
         file.write(data)
     try:
         return ctypes.CDLL(file.name)
+    except OSError as error:
+        missing = re.search(r"undefined symbol: (\w+)", str(error))
+        what = (
+            f"it calls {missing[1]}, which this process does not define" if missing else str(error)
+        )
+        raise ToolchainError(
+            f"the compiled kernel cannot be loaded: {what}",
+            code="TL0856",
+            help="first load the library that defines it: ctypes.CDLL(path, ctypes.RTLD_GLOBAL)",
+        ) from error
     finally:
         Path(file.name).unlink(missing_ok=True)

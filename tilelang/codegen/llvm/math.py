@@ -508,7 +508,7 @@ def define(module: Module, name: str, lanes: int) -> str:
 
 def _build(module: Module, symbol: str, name: str, lanes: int) -> str:
     fn = module.new_function()
-    x, y = Value(fn, "%x", "float", lanes), Value(fn, "%y", "float", lanes)
+    x, y = fn.argument("x", "float", lanes), fn.argument("y", "float", lanes)
     if name in _BINARY:
         return fn.internal(symbol, [x, y], _BINARY[name](x, y))
     return fn.internal(symbol, [x], _UNARY[name](x))

@@ -72,7 +72,7 @@ class Memory(State):
     # ------------------------------------------------------------------------------ addresses
 
     def flat_index(self, buffer: Buffer, indices: Sequence[Expr]) -> Expr:
-        """One index in elements. A single one is flat already: strides are applied at stage FLAT."""
+        """One index in elements. A single one is flat already: `flatten_buffers` made it."""
         if len(indices) == 1:
             return indices[0]
         total: Any = 0

@@ -200,7 +200,7 @@ class Value:
             bits = bits_of(self.elem if op == "zext" else elem)
             value = self.const & ((1 << bits) - 1) if op == "zext" else wrap(self.const, bits)
             return self.fn.const(value, elem, self.lanes)
-        out = self.fn.emit(f"{op} {self.typed} to {vector(elem, self.lanes)}", elem, self.lanes)
+        out = self.fn.conversion(op, self, elem)
         if self.range is not None and (op == "sext" or (op == "zext" and self.range[0] >= 0)):
             out.range = self.range
         return out
@@ -367,6 +367,10 @@ class Function:
             self.phi(v.elem, v.lanes, [(v.text, start), (o.text, end)])
             for v, o in zip(values, other, strict=True)
         ]
+
+    def argument(self, name: str, elem: str, lanes: int) -> Value:
+        """A parameter of a function that `internal` will print."""
+        return Value(self, f"%{name}", elem, lanes)
 
     def math(self, symbol: str, args: Sequence[Value]) -> Value:
         """A call of one of our functions of the module."""
