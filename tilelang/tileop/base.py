@@ -32,7 +32,7 @@ class LowerContext:
     out-of-bounds read of a global buffer gives (default 0). barrier: emits a barrier of exactly these
     `threads` (the whole block, or a named one inside a warp role). registers: fragment -> its per-thread
     register array once its Alloc has been lowered. tensor_maps: TMA descriptors that the kernel needs. in_flight: accumulators of
-    asynchronous gemms emitted so far.
+    asynchronous gemms emitted so far. warpgroup: index of the thread's warpgroup, computed once per role.
     """
 
     target: Target
@@ -48,6 +48,7 @@ class LowerContext:
     notes: list[str] = field(default_factory=list)
     tensor_maps: list[TensorMap] = field(default_factory=list)
     in_flight: list[Buffer] = field(default_factory=list)
+    warpgroup: Expr | None = None
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,7 @@ from tilelang.ir import (
 from tilelang.tileop.base import LowerContext, select
 from tilelang.tileop.cpu import lower_parallel
 from tilelang.tileop.distribute import distribute
+from tilelang.tileop.gemm.wgmma import warpgroup_index
 
 from .kernel_context import kernel_context, linear_thread
 from .manager import PassContext
@@ -70,7 +71,7 @@ def _top(s: Stmt, func: PrimFunc, ctx: PassContext) -> Stmt:
         return s.map_children(lambda c: _top(c, func, ctx) if isinstance(c, Stmt) else c)  # type: ignore[no-any-return]
     tid = linear_thread(s)
     named = Var("tid") if type(tid) not in (Var,) and s.threads != (1, 1, 1) else None
-    lower = Lowerer(kernel_context(s, func, ctx, named or tid))
+    lower = Lowerer(kernel_context(s, func, ctx, tid if named is None else named))
     body = lower.kernel(s.body)
     if named is not None:
         body = seq(Bind(named, tid), body)
@@ -228,6 +229,11 @@ class Lowerer:
                 barrier=lambda bb: bb.call("named_barrier_sync", barrier_id, s.threads),
             )
             self._registers(b, s)
+            if any(
+                type(x) is TileStmt and x.annotations.get("lowering") == "wgmma"
+                for x in walk(s.body)
+            ):
+                self.ctx.warpgroup = warpgroup_index(b, self.ctx)
             body = self.stmt(s.body)
             if s.annotations.get("elected"):
                 with b.if_(call("elect_one", (), "bool")):

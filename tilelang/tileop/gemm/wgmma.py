@@ -168,12 +168,7 @@ def _emit(op: Gemm, ctx: LowerContext, b: Builder) -> None:
     clear = as_expr(op.clear_accum)
     with b.if_(clear), b.for_("r", regs.shape[0], kind="unroll") as r:
         b.store(regs, (r,), 0)
-    group = (
-        call("warp_uniform", (ctx.tid // WARPGROUP,), "int32")
-        if ctx.threads > WARPGROUP
-        else const(0)
-    )
-    group = b.bind("warpgroup", group)
+    group = ctx.warpgroup if ctx.warpgroup is not None else warpgroup_index(b, ctx)
     a_off = a.outer_offset(group // parts[1] * (m // parts[0]))
     b_off = bb.outer_offset(group % parts[1] * cols) if parts[1] > 1 else const(0)
     da = b.bind("desc_a", a.descriptor() + cast(a_off // 16, "uint64"))
@@ -198,6 +193,13 @@ def _emit(op: Gemm, ctx: LowerContext, b: Builder) -> None:
             ctx.in_flight.append(regs)
     else:
         wait_for(b, 0, [regs])
+
+
+def warpgroup_index(b: Builder, ctx: LowerContext) -> Expr:
+    """Index of the calling thread's warpgroup, in a form that the compiler knows to be uniform."""
+    if ctx.threads <= WARPGROUP:
+        return const(0)
+    return b.bind("warpgroup", call("warp_uniform", (ctx.tid // WARPGROUP,), "int32"))
 
 
 def wait_for(b: Builder, pending: int, accumulators: Sequence[Buffer]) -> None:
