@@ -17,7 +17,9 @@ from tilelang.ir import DType
 from .dlpack import CUDA, allocate, view_of
 from .launch import Bound, CallSpec, KernelSpec, MapSpec, evaluate
 
-__all__ = ["CudaDevice", "Device", "MemoryRange", "PythonLauncher", "current_stream"]
+__all__ = [
+    "CudaDevice", "Device", "MemoryRange", "PythonLauncher", "argument_ctype", "current_stream",
+]  # fmt: skip
 
 _CTYPES: dict[str, Any] = {
     "bool": ctypes.c_bool, "int8": ctypes.c_int8, "int16": ctypes.c_int16, "int32": ctypes.c_int32,
@@ -122,11 +124,21 @@ class PythonLauncher:
         return out
 
 
+def argument_ctype(arg: tuple[Any, ...]) -> Any:
+    """The ctypes type of a kernel's argument; narrow floats are passed as their bit patterns."""
+    if arg[0] != "symbol":
+        return ctypes.c_void_p
+    dtype = DType(arg[2])
+    found = _CTYPES.get(dtype.row.name)
+    if found is None:
+        found = ctypes.c_uint16 if dtype.bits == 16 else ctypes.c_uint8
+    return found
+
+
 def _scalar(value: Any, dtype: DType) -> Any:
-    """A ctypes value; narrow floats as their bit patterns."""
-    make = _CTYPES.get(dtype.row.name)
-    if make is not None:
-        return make(value)
+    """A ctypes value."""
+    if dtype.row.name in _CTYPES:
+        return _CTYPES[dtype.row.name](value)
     bits = _rounded(value, dtype)
     return ctypes.c_uint16(bits) if dtype.bits == 16 else ctypes.c_uint8(bits)
 

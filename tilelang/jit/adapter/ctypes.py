@@ -11,9 +11,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilelang.errors import InternalError, ToolchainError
-from tilelang.runtime.dlpack import CPU
-from tilelang.runtime.launch import KernelSpec
-from tilelang.runtime.python_launch import CudaDevice, Device, MemoryRange, PythonLauncher
+from tilelang.runtime.dlpack import CPU, is_torch
+from tilelang.runtime.launch import CallSpec, KernelSpec
+from tilelang.runtime.python_launch import (
+    CudaDevice,
+    MemoryRange,
+    PythonLauncher,
+    argument_ctype,
+)
+from tilelang.runtime.torch_call import torch_call
 from tilelang.utils import prod
 
 from .base import BaseKernelAdapter, with_outputs
@@ -29,9 +35,30 @@ class CtypesKernelAdapter(BaseKernelAdapter):
     def make_func(self) -> Callable[..., Any]:
         module = self.binary()
         on_cuda = self.target.is_cuda
-        device: Device
-        device = CudaDevice(module.binary or b"") if on_cuda else CpuDevice(module, self.spec)
-        return with_outputs(self.spec, PythonLauncher(self.spec, device), on_cuda)
+        if on_cuda:
+            launcher = PythonLauncher(self.spec, CudaDevice(module.binary or b""))
+            return with_outputs(self.spec, launcher, on_cuda)
+        device = CpuDevice(module, self.spec)
+        run = _TorchFirst(self.spec, device.functions, PythonLauncher(self.spec, device))
+        return with_outputs(self.spec, run, on_cuda)
+
+
+class _TorchFirst:
+    """Calls the function made for torch tensors, once there are any; the launcher until then."""
+
+    def __init__(self, spec: CallSpec, kernels: list[Any], launcher: Callable[..., None]) -> None:
+        self._spec = spec
+        self._kernels = kernels
+        self._launcher = launcher
+        self._quick: Callable[..., None] | None = None
+
+    def __call__(self, *args: Any) -> None:
+        if self._quick is not None and len(args) == len(self._spec.params):
+            self._quick(*args)
+            return
+        self._launcher(*args)
+        if any(is_torch(x) for x in args):
+            self._quick = torch_call(self._spec, self._kernels, self._launcher)
 
 
 class CpuDevice:
@@ -54,7 +81,12 @@ class CpuDevice:
                 name: ctypes.cast(getattr(self._code, name), ctypes.c_void_p).value or 0
                 for name in names
             }
-        self._functions = {n: ctypes.CFUNCTYPE(ctypes.c_char_p)(a) for n, a in addresses.items()}
+        self.functions = []
+        for k in spec.kernels:
+            types = [argument_ctype(a) for a in k.args]
+            kind = ctypes.CFUNCTYPE(ctypes.c_char_p, *types, ctypes.c_int64, ctypes.c_int64)
+            self.functions.append(kind(addresses[k.name]))
+        self._by_name = dict(zip(names, self.functions, strict=True))
 
     def tensor_map(self, *_: object) -> Any:
         raise InternalError("a CPU kernel has no tensor maps")
@@ -64,8 +96,6 @@ class CpuDevice:
         ranges: Sequence[MemoryRange], device: int,
     ) -> None:  # fmt: skip
         """All blocks, in order; the kernel returns NULL or a message."""
-        function = self._functions[kernel.name]
-        function.argtypes = [*(type(a) for a in args), ctypes.c_int64, ctypes.c_int64]
-        message = function(*args, 0, prod(grid))
+        message = self._by_name[kernel.name](*args, 0, prod(grid))
         if message:
             raise ToolchainError(f"kernel {kernel.name}: {message.decode()}", code="TL0817")

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A Python function made for one program: the quick way for torch tensors through ctypes.
+
+In: a `CallSpec` and the kernels as ctypes functions. Out: a function of all parameters. Its text is
+generated from the spec, so that a call is a few comparisons and one foreign call:
+
+    def call(A, B, s):
+        if A.__class__ is Tensor and A.dtype is float32 and B.__class__ is Tensor and ...:
+            (d0, d1) = A.shape
+            if d1 == 64 and A.is_contiguous() and A.is_cpu and B.shape == (d0, 64) and ...:
+                n = d0 * 1 * 1
+                if n > 0 and kernel0(A.data_ptr(), B.data_ptr(), s, 0, n): return slow(A, B, s)
+                return
+        return slow(A, B, s)
+
+What the comparisons do not let through goes to `slow`, which does it or says what is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tilelang.ir import DType
+
+from .launch import CallSpec, ParamSpec, Size
+
+__all__ = ["torch_call"]
+
+_SIMPLE = {"+": "+", "-": "-", "*": "*", "==": "==", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
+
+
+class _TooHard(Exception):
+    """The spec has something that only the slow way does."""
+
+
+def torch_call(
+    spec: CallSpec, kernels: Sequence[Callable[..., Any]], slow: Callable[..., None]
+) -> Callable[..., None]:
+    """The function; `slow` itself for a program that is not simple enough."""
+    import torch  # the caller has seen a torch tensor
+
+    names: dict[str, Any] = {"Tensor": torch.Tensor, "slow": slow}
+    try:
+        lines = _Writer(spec, names).lines()
+    except _TooHard:
+        return slow
+    for n, kernel in enumerate(kernels):
+        names[f"kernel{n}"] = kernel
+    exec("\n".join(lines), names)
+    made: Callable[..., None] = names["call"]
+    return made
+
+
+class _Writer:
+    """Writes the text. Every name in it is ours: parameters are p0, p1, … and symbols d0, d1, …."""
+
+    def __init__(self, spec: CallSpec, names: dict[str, Any]) -> None:
+        self.spec = spec
+        self.names = names
+        self.symbols: dict[str, str] = {}
+        self.unpacked: list[str] = []
+
+    def lines(self) -> list[str]:
+        spec = self.spec
+        if spec.workspaces or spec.asserts or any(k.maps for k in spec.kernels):
+            raise _TooHard
+        params = ", ".join(f"p{i}" for i in range(len(spec.params)))
+        kinds = [self.kind(i, p) for i, p in enumerate(spec.params)]
+        order = [*spec.inputs, *spec.outputs]
+        shapes = [self.shape(i, spec.params[i]) for i in order if spec.params[i].kind == "tensor"]
+        run = [line for n in range(len(spec.kernels)) for line in self.launch(n, params)]
+        return [
+            f"def call({params}):",
+            f"  if {' and '.join(kinds) or 'True'}:",
+            *(f"    {u}" for u in self.unpacked),
+            f"    if {' and '.join(shapes) or 'True'}:",
+            *(f"      {r}" for r in run),
+            "      return",
+            f"  return slow({params})",
+        ]
+
+    def kind(self, i: int, p: ParamSpec) -> str:
+        """Class, dtype and rank; for a scalar its range."""
+        if p.kind == "tensor":
+            if p.strides is not None or DType(p.dtype).bits < 8 or p.align > 1:
+                raise _TooHard
+            self.names[f"dtype{i}"] = DType(p.dtype).as_torch()
+            same = f"p{i}.__class__ is Tensor and p{i}.dtype is dtype{i}"
+            return f"{same} and p{i}.dim() == {len(p.shape)}"
+        dtype = DType(p.dtype)
+        if p.kind == "pointer" or (dtype.is_float and dtype.bits < 32):
+            raise _TooHard
+        self.symbols[p.symbol] = f"p{i}"
+        if dtype.is_bool:
+            return f"p{i}.__class__ is bool"
+        if dtype.is_float:
+            return f"(p{i}.__class__ is float or p{i}.__class__ is int)"
+        low = -(2 ** (dtype.bits - 1)) if dtype.is_signed else 0
+        return f"p{i}.__class__ is int and {low} <= p{i} < {low + 2**dtype.bits}"
+
+    def shape(self, i: int, p: ParamSpec) -> str:
+        """Extents, contiguity, device; the first tensor with a new symbol binds it."""
+        tests = [f"p{i}.is_contiguous()", f"p{i}.is_cpu"]
+        fresh = [s for s in p.shape if isinstance(s, str) and s not in self.symbols]
+        if fresh:
+            held = [f"x{i}_{d}" for d in range(len(p.shape))]
+            self.unpacked.append(f"({', '.join(held)},) = p{i}.shape")
+            for d, s in enumerate(p.shape):
+                if isinstance(s, str) and s not in self.symbols:
+                    self.symbols[s] = held[d]
+                    tests.append(f"{held[d]} < {2 ** (self.spec.bits.get(s, 64) - 1)}")
+                else:
+                    tests.append(f"{held[d]} == {self.size(s)}")
+        else:
+            sizes = "".join(f"{self.size(s)}, " for s in p.shape)
+            tests.append(f"p{i}.shape == ({sizes})")
+        return " and ".join(tests)
+
+    def launch(self, n: int, params: str) -> list[str]:
+        kernel = self.spec.kernels[n]
+        args = [
+            f"p{which}.data_ptr()" if kind == "param" else self.symbols[which]
+            for kind, which, *_ in kernel.args
+        ]
+        count = " * ".join(f"max({self.size(g)}, 0)" for g in kernel.grid if g != 1) or "1"
+        call = f"kernel{n}({', '.join([*args, '0', 'n'])})"
+        return [f"n = {count}", f"if n > 0 and {call}: return slow({params})"]
+
+    def size(self, s: Size) -> str:
+        """A size as a Python expression."""
+        if isinstance(s, int):
+            return str(int(s))
+        if isinstance(s, str):
+            if s not in self.symbols:
+                raise _TooHard
+            return self.symbols[s]
+        op, *operands = s
+        texts = [self.size(x) for x in operands]
+        if op in _SIMPLE:
+            return f"({texts[0]} {_SIMPLE[op]} {texts[1]})"
+        if op in ("//", "%") and isinstance(operands[1], int) and operands[1] != 0:
+            return f"({texts[0]} {op} {texts[1]})"
+        if op in (":min", ":max"):
+            return f"{op[1:]}({', '.join(texts)})"
+        raise _TooHard
