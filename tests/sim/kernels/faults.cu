@@ -12,7 +12,7 @@
   s[t / 2] = t;
 
 //// a byte of a neighbour's pair | race | shared+0
-  ((signed char*)s)[t / 2 * 2] = 1;
+  ((signed char*)s)[t / 2 * 2] = (signed char)t;
 
 //// warps without a barrier | race | race
   if (t == 0) s[0] = 5; if (t < 32) tl::sync_warp(); A[t] = t < 32 ? s[0] : 0;
@@ -22,7 +22,7 @@
   if (t == 0) s[0] = 5; tl::sync_warp(); if (t == 0 || t == 33) A[t] = s[0];
 
 //// global race in a block | race | A+
-  A[t] = t; if (t < 63) s[t] = A[t + 1];
+  A[t] = t + 5; if (t < 63) s[t] = A[t + 1];
 
 //// one past the end | out_of_bounds | A+256, outside the 256 bytes of A
   A[t + 1] = t;
@@ -121,3 +121,12 @@
 
 //// an atomic and a plain write | race | race
   s[t] = 0; tl::sync_threads(); if (t == 1) s[0] = 3; tl::atomic_add(&s[0], 1);
+
+//// the same flag and another value later | race | thread 33
+  s[0] = 7;
+  if (t == 33) s[0] = 8;
+
+//// a flag that others have set too is changed too early | race | thread 63 writes it
+  s[0] = 7;
+  tl::sync_warp();
+  if (t == 63) s[0] = 9;

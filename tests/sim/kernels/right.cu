@@ -68,3 +68,10 @@
 
 //// a constant table
   static const int table[4] = {1, 2, 3, 4}; A[t] = table[t & 3];
+
+//// all threads set the same flag
+  s[0] = 7;
+  A[1] = s[0];
+  s[0] = 7;
+  tl::sync_threads();
+  if (t == 3) s[0] = 8;

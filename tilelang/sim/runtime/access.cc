@@ -15,24 +15,32 @@ namespace {
 
 constexpr size_t kNearby = 64 << 10;  // how far outside the arena an access still counts as one of shared memory
 
+// What stands for a store that changes nothing: like a read, it must come before the next change.
+Actor remembered(Actor actor) {
+  actor.remembered = true;
+  return actor;
+}
+
 std::string range_place(const GlobalRange& range, uintptr_t address) {
   return format("%s%+lld", range.name.c_str(), static_cast<long long>(address - range.begin));
 }
 
 }  // namespace
 
-void Block::check_shared(Fiber& fiber, size_t offset, size_t bytes, bool writes, const Actor& actor) {
+void Block::check_shared(Fiber& fiber, size_t offset, size_t bytes, bool writes, const Actor& actor, bool plain_store) {
   if (offset + bytes > shared_bytes || offset > shared_bytes)
     fail(fiber, "out_of_bounds",
          format("%s %s %zu bytes at shared%+lld, outside the %zu bytes of shared memory%s",
                 name_of(actor.agent).c_str(), writes ? "writes" : "reads", bytes, static_cast<long long>(offset),
                 launch.shared_bytes, site_text(actor.site).c_str()));
   const Conflict found = shadow.shared(offset, bytes, writes, actor);
-  if (found.fault != Fault::kNone)
-    conflict(fiber, actor, found, writes, format("shared+%zu", offset + found.byte));
+  if (found.fault == Fault::kNone) return;
+  const bool doubtful = plain_store && doubt(fiber, actor, found, reinterpret_cast<void*>(shared_base + offset), bytes);
+  if (doubtful) shadow.shared(offset, bytes, false, remembered(actor));
+  conflict(fiber, actor, found, writes, format("shared+%zu", offset + found.byte));
 }
 
-void Block::check_global(Fiber& fiber, uintptr_t address, size_t bytes, bool writes, const Actor& actor) {
+void Block::check_global(Fiber& fiber, uintptr_t address, size_t bytes, bool writes, const Actor& actor, bool plain_store) {
   const GlobalRange* nearest = nullptr;
   uintptr_t distance = ~uintptr_t{0};
   for (const GlobalRange& range : launch.ranges) {
@@ -45,8 +53,10 @@ void Block::check_global(Fiber& fiber, uintptr_t address, size_t bytes, bool wri
         return;  // nobody writes it: nothing to race with
       }
       const Conflict found = shadow.global(address, bytes, writes, actor);
-      if (found.fault != Fault::kNone)
-        conflict(fiber, actor, found, writes, range_place(range, address + found.byte));
+      if (found.fault == Fault::kNone) return;
+      const bool doubtful = plain_store && doubt(fiber, actor, found, reinterpret_cast<void*>(address), bytes);
+      if (doubtful) shadow.global(address, bytes, false, remembered(actor));
+      conflict(fiber, actor, found, writes, range_place(range, address + found.byte));
       return;
     }
     const uintptr_t away = address < range.begin ? range.begin - address : address - range.begin - range.bytes;
@@ -61,12 +71,27 @@ void Block::check_global(Fiber& fiber, uintptr_t address, size_t bytes, bool wri
               where.c_str(), site_text(actor.site).c_str()));
 }
 
-void Block::access(Fiber& fiber, const void* p, size_t bytes, bool writes, const Actor& actor) {
+bool Block::doubt(Fiber& fiber, const Actor& actor, const Conflict& found, const void* p, size_t bytes) {
+  const bool unordered = found.fault == Fault::kWriteAfterWrite || found.fault == Fault::kWriteAfterRead;
+  if (!unordered || actor.atomic || found.other >= thread_count() || bytes > sizeof fiber.doubt.before) return false;
+  fiber.doubt.place = static_cast<const unsigned char*>(p);
+  fiber.doubt.bytes = bytes;
+  memcpy(fiber.doubt.before, p, bytes);
+  return true;
+}
+
+void Block::settle(Fiber& fiber) {
+  const unsigned char* place = fiber.doubt.place;
+  fiber.doubt.place = nullptr;
+  if (memcmp(place, fiber.doubt.before, fiber.doubt.bytes) != 0) fail(fiber, "race", fiber.doubt.verdict);
+}
+
+void Block::access(Fiber& fiber, const void* p, size_t bytes, bool writes, const Actor& actor, bool plain_store) {
   const size_t offset = shared_offset(p);
   if (offset < shared_bytes || offset + kNearby < kNearby || offset < shared_bytes + kNearby)
-    check_shared(fiber, offset, bytes, writes, actor);
+    check_shared(fiber, offset, bytes, writes, actor, plain_store);
   else
-    check_global(fiber, reinterpret_cast<uintptr_t>(p), bytes, writes, actor);
+    check_global(fiber, reinterpret_cast<uintptr_t>(p), bytes, writes, actor, plain_store);
 }
 
 // Registers of wgmmas: touched while one is unfinished, or changed before the next.
@@ -89,6 +114,7 @@ static inline void on_access(const void* p, size_t bytes, bool writes, const voi
   Block& block = *fiber->block;
   const uintptr_t address = reinterpret_cast<uintptr_t>(p);
   if (!block.check && !block.count_traffic) return;
+  if (__builtin_expect(fiber->doubt.place != nullptr, 0)) block.settle(*fiber);
   const Site site = static_cast<Site>(reinterpret_cast<uintptr_t>(code) - block.launch.code_begin) & ~kLineSite;
   if (address - fiber->stack < Stacks::kSize) {
     if (__builtin_expect(!fiber->operands.empty(), 0)) check_registers(*fiber, address, bytes, writes, site);
@@ -101,7 +127,7 @@ static inline void on_access(const void* p, size_t bytes, bool writes, const voi
     block.fail(*fiber, "misaligned",
                format("thread %u %s %zu bytes at an address that is not a multiple of %zu%s", fiber->id,
                       writes ? "writes" : "reads", bytes, alignment, site_text(site).c_str()));
-  block.access(*fiber, p, bytes, writes, block.actor_of(*fiber, site));
+  block.access(*fiber, p, bytes, writes, block.actor_of(*fiber, site), writes);
 }
 
 // A volatile access is how kernels wait for each other: it does not race, and others must run.

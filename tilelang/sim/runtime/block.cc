@@ -38,6 +38,7 @@ void Scheduler::run() {
 
 void Scheduler::suspend() {
   Fiber* self = current;
+  if (self->doubt.place) self->block->settle(*self);
   Fiber* next = pop();
   if (next == self) return;
   current = next;
@@ -88,6 +89,7 @@ void Block::prepare_threads() {
     f.view = View{};
     f.waits_for = nullptr;
     f.waits_on = nullptr;
+    f.doubt.place = nullptr;
     f.copy_agent = 0;
     f.copy_tick = 1;
     f.copies_seen = 0;
@@ -145,6 +147,7 @@ void Block::thread_main() {
   Fiber& self = *current;
   Block& block = *self.block;
   block.launch.entry(block.launch.args);
+  if (self.doubt.place) block.settle(self);
   self.done = true;
   --block.alive;
   block.warps[self.warp].alive &= ~(1u << self.lane);
@@ -204,8 +207,7 @@ void Block::fail(const Fiber&, const char* kind, const std::string& text) {
   __builtin_unreachable();
 }
 
-void Block::conflict(const Fiber& fiber, const Actor& actor, const Conflict& found, bool writes,
-                     const std::string& place) {
+void Block::conflict(Fiber& fiber, const Actor& actor, const Conflict& found, bool writes, const std::string& place) {
   const std::string who = name_of(actor.agent), other = name_of(found.other);
   const std::string here = site_text(actor.site), there = site_text(found.site);
   if (found.fault == Fault::kUninitialised) {
@@ -225,10 +227,12 @@ void Block::conflict(const Fiber& fiber, const Actor& actor, const Conflict& fou
          format("%s %s %s%s, but %s%s may still be %s it: nothing waits for that in between", who.c_str(),
                 writes ? "writes" : "reads", place.c_str(), here.c_str(), other.c_str(), there.c_str(),
                 after_read ? "reading" : "writing"));
-  fail(fiber, "race",
-       format("data race on %s: %s %s it%s, and %s %s it%s, with nothing that orders the two", place.c_str(),
-              who.c_str(), writes ? "writes" : "reads", here.c_str(), other.c_str(),
-              after_read ? "read" : "wrote", there.c_str()));
+  const std::string race =
+      format("data race on %s: %s %s it%s, and %s %s it%s, with nothing that orders the two", place.c_str(),
+             who.c_str(), writes ? "writes" : "reads", here.c_str(), other.c_str(),
+             after_read ? "read" : "wrote", there.c_str());
+  if (!fiber.doubt.place) fail(fiber, "race", race);
+  fiber.doubt.verdict = race;
 }
 
 // Names runs of threads that wait for the same thing.

@@ -23,6 +23,15 @@ namespace sim {
 struct Block;
 struct Launch;
 
+// A store that conflicts with another access. If it changes nothing, no thread can tell the order,
+// and it is no race: two threads may set the same flag. It is looked at once it has happened.
+struct StoreInDoubt {
+  const unsigned char* place = nullptr;  // null: none
+  size_t bytes = 0;
+  unsigned char before[32];
+  std::string verdict;  // if it turns out to change something
+};
+
 struct CopyAsync {  // one cp.async that has not been waited for
   unsigned char* dst;
   const unsigned char* src;
@@ -49,6 +58,8 @@ struct Fiber {
 
   Tick tick;  // of its accesses until it next releases something
   View view;
+
+  StoreInDoubt doubt;
 
   const char* waits_for;  // what it is blocked on, for the deadlock report
   uint64_t wait_detail;
@@ -194,14 +205,18 @@ struct Block {
   // What the fiber has done so far, for somebody to acquire; later accesses get a new tick.
   void release(Fiber& fiber, ViewSum& into);
   // Checks an access of shared or global memory by `actor`, which acts for `fiber`.
-  void access(Fiber& fiber, const void* p, size_t bytes, bool writes, const Actor& actor);
-  void check_shared(Fiber& fiber, size_t offset, size_t bytes, bool writes, const Actor& actor);
-  void check_global(Fiber& fiber, uintptr_t address, size_t bytes, bool writes, const Actor& actor);
+  // `plain_store`: the access is a store that the thread is about to make.
+  void access(Fiber& fiber, const void* p, size_t bytes, bool writes, const Actor& actor, bool plain_store = false);
+  void check_shared(Fiber& fiber, size_t offset, size_t bytes, bool writes, const Actor& actor, bool plain_store = false);
+  void check_global(Fiber& fiber, uintptr_t address, size_t bytes, bool writes, const Actor& actor, bool plain_store = false);
   // Records the first error and leaves the block. Does not return.
   [[noreturn]] void fail(const Fiber& fiber, const char* kind, const std::string& text);
   // The same for an unordered access; only notes a read of what nobody has written.
-  void conflict(const Fiber& fiber, const Actor& actor, const Conflict& found, bool writes,
-                             const std::string& place);
+  void conflict(Fiber& fiber, const Actor& actor, const Conflict& found, bool writes, const std::string& place);
+  // Puts a conflicting store in doubt, if it is one that may change nothing.
+  bool doubt(Fiber& fiber, const Actor& actor, const Conflict& found, const void* p, size_t bytes);
+  // Decides about the fiber's store in doubt: before anybody else runs, and before its next access.
+  void settle(Fiber& fiber);
   // The same from outside the fibers.
   void report(const char* kind, const std::string& text);
   // Suspends the fiber; `what` and `detail` say in a deadlock report what it waits for.

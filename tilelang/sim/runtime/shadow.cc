@@ -144,6 +144,10 @@ bool Shadow::touch(Cell& cell, Access& access) {
 
 bool Shadow::touch_read(Cell& cell, Access& access) {
   const Actor& actor = access.actor;
+  if (actor.remembered) {
+    add_reader(cell, actor);
+    return true;
+  }
   if (cell.writer == 0) {
     if (access.needs_init) access.uninitialised = true;
   } else {

@@ -31,6 +31,7 @@ struct Actor {
   Tick copy_tick = 0;
   bool async_proxy = false;  // goes through the async proxy (TMA, wgmma)
   bool atomic = false;       // does not race with other atomic accesses
+  bool remembered = false;   // only notes a read: nothing is checked
 
   bool relies_on(Agent other, Tick its_tick) const {
     if (other == owner || view->seen[other] >= its_tick) return true;
