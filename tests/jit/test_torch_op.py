@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kernels as torch operators: schema, tracing, compiling, derivatives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilelang
+import tilelang.language as T
+
+torch = pytest.importorskip("torch")
+
+
+def scale(out_idx: Any = -1, **kwargs: Any) -> Any:
+    m, n = T.dynamic("m n")
+
+    @T.prim_func
+    def main(
+        A: T.Tensor((m, n), "float32"), s: T.float32, C: T.Tensor((m, T.ceildiv(n, 2)), "float32")
+    ):
+        with T.Kernel(m) as bx:
+            for j in T.Parallel(T.ceildiv(n, 2)):
+                C[bx, j] = A[bx, 2 * j] * s
+
+    return tilelang.compile(
+        main, out_idx=out_idx, target="llvm", execution_backend="torch", **kwargs
+    )
+
+
+def test_calls() -> None:
+    kernel = scale()
+    for m, n in ((4, 6), (1, 1), (3, 7)):
+        a = torch.rand(m, n)
+        assert torch.equal(kernel(a, 2.0), a[:, ::2] * 2)
+    a = np.ones((2, 4), np.float32)
+    out = kernel(a, 3)
+    assert isinstance(out, np.ndarray)
+    assert (out == 3).all()
+
+
+def test_without_outputs_the_schema_says_what_is_written() -> None:
+    kernel = scale(None)
+    a, c = torch.rand(4, 6), torch.zeros(4, 3)
+    assert kernel(a, 2.0, c) is None
+    assert torch.equal(c, a[:, ::2] * 2)
+    schema = str(kernel.adapter.op._schema)
+    assert "Tensor(a2!) C_2" in schema
+    assert "Tensor A_0, float s_1" in schema
+
+
+def test_refusals() -> None:
+    kernel = scale()
+    with pytest.raises(ValueError, match="expected 2 arguments"):
+        kernel(torch.rand(2, 2))
+    with pytest.raises(ValueError, match="expected 2 dimensions, got 1"):
+        kernel(torch.rand(2), 1.0)
+    with pytest.raises(TypeError, match="expected dtype float32, got float64"):
+        kernel(torch.rand(2, 2).double(), 1.0)
+    with pytest.raises(ValueError, match="not contiguous"):
+        kernel(torch.rand(2, 4).T, 1.0)
+
+
+@pytest.mark.parametrize("out_idx", [-1, None])
+def test_opcheck(out_idx: Any) -> None:
+    kernel = scale(out_idx)
+    args = (torch.rand(4, 6), 2.0) if out_idx else (torch.rand(4, 6), 2.0, torch.zeros(4, 3))
+    torch.library.opcheck(kernel.adapter.op, args)
+
+
+@pytest.mark.slow
+def test_under_torch_compile() -> None:
+    kernel = scale()
+
+    @torch.compile(fullgraph=True, dynamic=True, backend="aot_eager")
+    def program(x: Any) -> Any:
+        return kernel.adapter.op(x * 2, 3.0) + 1
+
+    for m, n in ((4, 6), (5, 8)):
+        x = torch.rand(m, n)
+        torch.testing.assert_close(program(x), x[:, ::2] * 6 + 1)
+
+
+def test_derivative() -> None:
+    kernel = scale(pass_configs={"tl.enable_fast_math": False})
+
+    def setup(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.shape, ctx.scale = inputs[0].shape, inputs[1]
+
+    def backward(ctx: Any, grad: Any) -> Any:
+        out = torch.zeros(ctx.shape)
+        out[:, ::2] = grad * ctx.scale
+        return out, None
+
+    kernel.adapter.register_autograd(backward, setup)
+    x = torch.rand(3, 4, requires_grad=True)
+    kernel.adapter.op(x, 5.0).sum().backward()
+    assert torch.equal(x.grad, torch.tensor([[5.0, 0, 5, 0]] * 3))
+    torch.testing.assert_close(kernel(x, 5.0).detach(), x.detach()[:, ::2] * 5)
+
+
+def test_from_the_disk_cache() -> None:
+    first = scale()
+    tilelang.cache.clear_memory()
+    again = scale()
+    assert again is not first
+    a = torch.rand(4, 6)
+    assert torch.equal(again(a, 2.0), a[:, ::2] * 2)
