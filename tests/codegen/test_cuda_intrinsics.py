@@ -201,6 +201,7 @@ def use_effect(k: Bench, row: Intrinsic) -> None:
             "mbar_init": [bar, const(1)],
             "mbar_arrive": [bar],
             "mbar_expect_tx": [bar, const(64)],
+            "mbar_announce": [bar, const(64)],
             "mbar_wait": [bar, k.tx & 1],
             "fence_mbar_init": [],
             "fence_proxy_async": [],
