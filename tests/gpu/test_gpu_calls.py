@@ -14,7 +14,7 @@ from tilelang.ir import PrimFunc
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.gpu
 
-BACKENDS = ["tvm_ffi", "nvrtc", "ctypes"]
+BACKENDS = ["tvm_ffi", "nvrtc", "ctypes", "torch"]
 
 
 def scaled_sum(m: Any, n: Any, dtype: str = "float32") -> PrimFunc:
