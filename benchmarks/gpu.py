@@ -118,8 +118,8 @@ def matmul_group(
     return compete(f"matmul {dtype} {n}^3", 2 * n**3 / 1e9, "TFLOP/s", contestants)
 
 
-AMPERE = {"block_M": 128, "block_N": 256, "block_K": 64, "threads": 256, "stages": 3}
-HOPPER = {"block_M": 128, "block_N": 256, "block_K": 64, "threads": 256, "stages": 3}
+AMPERE = {"block_M": 128, "block_N": 128, "block_K": 32, "threads": 128, "stages": 4}
+HOPPER = {"block_M": 128, "block_N": 256, "block_K": 64, "threads": 256, "stages": 4}
 
 
 def matmuls() -> list[Row]:

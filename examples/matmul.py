@@ -22,8 +22,8 @@ def blocks(target: str, dtype: str) -> dict[str, int]:
     if t.is_cpu or dtype == "float32":
         return {"block_M": 128, "block_N": 128, "block_K": 32, "threads": 128, "stages": 2}
     if t.arch >= 90:
-        return {"block_M": 128, "block_N": 256, "block_K": 64, "threads": 256, "stages": 3}
-    return {"block_M": 128, "block_N": 256, "block_K": 32, "threads": 256, "stages": 4}
+        return {"block_M": 128, "block_N": 256, "block_K": 64, "threads": 256, "stages": 4}
+    return {"block_M": 128, "block_N": 128, "block_K": 32, "threads": 128, "stages": 4}
 
 
 @tilelang.jit(out_idx=[-1])
