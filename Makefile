@@ -36,12 +36,14 @@ check: $(STAMP)  ## lint, format, types, layers and sizes
 	$(BIN)/mypy
 	$(RUN) -m pytest -q tests/test_layers.py tests/test_file_sizes.py
 
-bench: $(STAMP)  ## measure compile time, launch overhead and kernels
+bench: $(STAMP)  ## measure every bar beside its baseline; README's tables follow
 	$(RUN) benchmarks/run.py
+	$(RUN) benchmarks/tables.py
 
-golden: $(STAMP)  ## rewrite the golden files; review the diff
+golden: $(STAMP)  ## rewrite the golden files and generated docs; review the diff
+	$(RUN) -m tilelang docs
 	$(RUN) -m pytest -n auto --update-golden $(PYTEST_ARGS)
-	git --no-pager diff --stat -- tests
+	git --no-pager diff --stat -- tests docs
 
 clean:  ## remove .venv and the caches of the tools
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache
