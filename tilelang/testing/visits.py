@@ -46,9 +46,8 @@ def _size(node: Node) -> int:
 def _counting() -> Iterator[list[int]]:
     """Every class's `children` and `map_children` count themselves."""
     count = [0]
-    saved = [
-        (cls, cls.__dict__["children"], cls.__dict__["map_children"]) for cls in NODES.values()
-    ]
+    classes: list[Any] = list(NODES.values())
+    saved = [(c, c.__dict__["children"], c.__dict__["map_children"]) for c in classes]
     for cls, children, rewrite in saved:
         cls.children = property(_counted(children.fget, count))
         cls.map_children = _counted(rewrite, count)

@@ -7,8 +7,8 @@ import platform
 import sys
 from collections.abc import Callable, Iterator
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
-import tilelang
 from tilelang.errors import TileError
 
 __all__ = ["environment"]
@@ -18,8 +18,8 @@ _PACKAGES = ("numpy", "ml_dtypes", "apache-tvm-ffi", "llvmlite", "torch", "hypot
 
 def environment() -> Iterator[tuple[str, str]]:
     """Rows in the order in which they are worth reading."""
-    yield "tilelang", tilelang.__version__
-    yield "location", str(next(iter(tilelang.__path__)))
+    yield "tilelang", str(sys.modules["tilelang"].__version__)
+    yield "location", str(Path(__file__).parents[1])
     yield "python", f"{platform.python_version()} on {sys.platform} {platform.machine()}"
     for package in _PACKAGES:
         yield package, _package(package)

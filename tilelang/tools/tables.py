@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from pathlib import Path
 
-import tilelang
 from tilelang import language
 from tilelang.config import KnobRow, env_rows, option_rows, pass_config_rows
 from tilelang.engine import BACKENDS
@@ -179,7 +178,7 @@ def _environment() -> str:
 
 def _errors() -> str:
     found: dict[tuple[str, str], list[tuple[str, str]]] = {}
-    for row in error_codes(_package()):
+    for row in error_codes(Path(__file__).parents[1]):
         sites = found.setdefault((row.code, row.error), [])
         if (row.message, row.file) not in sites:
             sites.append((row.message, row.file))
@@ -190,7 +189,3 @@ def _errors() -> str:
     ]
     text = "Codes are stable. `{…}` is filled in with the values involved."
     return _page("Error codes", text, _table(("code", "class", "message", "raised in"), rows))
-
-
-def _package() -> Path:
-    return Path(next(iter(tilelang.__path__)))

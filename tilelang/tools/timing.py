@@ -21,8 +21,9 @@ def time_program(file: Path, arguments: Sequence[str]) -> int:
     if not file.is_file():
         raise ArgumentValueError(f"there is no file {file}", code="TL0980")
     from tilelang.cache import disable_cache
-    from tilelang.jit import kernel as module
+    from tilelang.jit import kernel
 
+    module: Any = kernel
     original = module.lower
 
     def timed(func: Any, *args: Any, **kwargs: Any) -> Any:
