@@ -283,6 +283,8 @@ class CudaPrinter(CFamily):
 
     def declare(self, s: Alloc) -> None:
         b = s.buffer
+        if b.data is not None:  # named by its address wherever it is used
+            return
         ctype = self.ctype(b.dtype)
         if b.view_of is not None:
             self.line(f"{ctype}* {self.names.of(b)} = ({ctype}*){self.pointer(b.view_of)};")

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import is_
 from typing import Any
 
 from tilelang.errors import LayoutError
@@ -37,6 +38,7 @@ from tilelang.ir import (
     TileStmt,
     call,
     const_int,
+    free_vars,
     seq,
     substitute,
     walk,
@@ -99,6 +101,7 @@ class Inference:
         self.threads: dict[Stmt, int] = {}
         self.nests: list[Parallel] = []
         self.reductions: list[Any] = []
+        self.views: list[Buffer] = []
         self.fixed: set[Buffer] = set()
         self.bulk_stores = False
 
@@ -106,8 +109,10 @@ class Inference:
         s = self.launch
         self._user_layouts()
         body = self._expand(s.body, self.ctx.threads)
+        self.views = [b for b in self._fragments(body) if b.view_of is not None]
         self._propagate()
         self._choose_rest(body)
+        self._check_views()
         body = Finish(self).visit(body)
         if self.bulk_stores:  # shared memory must outlive the stores that read it
             body = seq(body, Evaluate(call("tma_store_wait", [0]), s.span))
@@ -205,6 +210,8 @@ class Inference:
                 changed = self._through_nest(n) or changed
             for r in self.reductions:
                 changed = self._through_reduction(r.op) or changed
+            for v in self.views:
+                changed = self._through_view(v) or changed
 
     def _through_nest(self, n: Parallel) -> bool:
         accesses = fragment_accesses(n)
@@ -242,6 +249,41 @@ class Inference:
             dims.append(at[0])
         return dims
 
+    def _through_view(self, v: Buffer) -> bool:
+        """A view of a fragment names the same registers: one layout gives the other."""
+        base = v.view_of
+        assert base is not None
+        for known, other in ((base, v), (v, base)):
+            if known in self.layouts and other not in self.layouts:
+                self.layouts[other] = self._reshaped(known, other)
+                return True
+        return False
+
+    def _reshaped(self, known: Buffer, other: Buffer) -> Any:
+        shape = other.static_shape
+        if shape is None or known.dtype.bits != other.dtype.bits:
+            raise LayoutError(
+                f"`{other.name}` ({other.dtype}) and `{known.name}` ({known.dtype}) are the same "
+                "registers seen with different widths",
+                code="TL1124",
+                span=other.span,
+                help="a view of a fragment has elements as wide; go through a shared buffer",
+            )
+        return self.layouts[known].reshape(shape)
+
+    def _check_views(self) -> None:
+        for v in self.views:
+            base = v.view_of
+            assert base is not None
+            if self.layouts[v] != self._reshaped(base, v):
+                raise LayoutError(
+                    f"`{v.name}` is a view of `{base.name}`, but they are used in ways that need "
+                    "different layouts",
+                    code="TL1125",
+                    span=v.span,
+                    help="T.copy one of them to a fragment of its own",
+                )
+
     def _through_reduction(self, op: Any) -> bool:
         src, dst = op.src.buffer, op.dst.buffer
         if src in self.layouts and dst not in self.layouts:
@@ -275,6 +317,8 @@ class Inference:
         accesses = fragment_accesses(n)
         best: tuple[int, LoopPlan] | None = None
         for a in accesses:
+            if a.writes and self._is_fold(n, a):  # whoever owns the element runs all of its updates
+                return self._along(n, self.layouts[a.buffer], a.indices)
             solved = {f[0] for e in a.indices if (f := solve(e, n.vars)) is not None}
             plan = self._along(n, self.layouts[a.buffer], a.indices)
             if best is None or len(solved) > best[0]:
@@ -292,6 +336,11 @@ class Inference:
             else default_fragment(n, self.threads[n], self.nests, shape)
         )
         return LoopPlan(layout, n.vars, vector_run(layout, n.vars, n.vars))
+
+    def _is_fold(self, n: Parallel, a: FragmentAccess) -> bool:
+        """Do several iterations write one element (`total[i] += x[i, j]`)?"""
+        used = {v for e in a.indices for v in free_vars(e)}
+        return any(v not in used and const_int(x) != 1 for v, x in zip(n.vars, n.extents, strict=True))
 
     def _along(self, n: Parallel, layout: Any, indices: tuple[Expr, ...]) -> LoopPlan:
         """The nest distributed like a fragment that it accesses. Of a part of the fragment only the
@@ -343,7 +392,11 @@ class Finish(Rewriter):
 
     def _staged(self, s: Parallel, plan: LoopPlan, buffers: list[Buffer]) -> Stmt:
         """Fragments that the plan does not own are read from (and written to) a shared copy."""
-        anchors = {a.buffer for a in fragment_accesses(s) if a.indices == plan.index}
+        anchors = {
+            a.buffer
+            for a in fragment_accesses(s)
+            if len(a.indices) == len(plan.index) and all(map(is_, a.indices, plan.index))
+        }
         before: list[Stmt] = []
         after: list[Stmt] = []
         mapping: dict[Buffer, Buffer] = {}

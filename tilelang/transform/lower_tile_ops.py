@@ -127,12 +127,16 @@ class Lowerer:
         b = s.buffer
         if self.ctx.target.is_cpu and (b.is_fragment or b.is_shared):
             self.private[b] = Buffer(
-                b.name, b.shape, b.dtype, Scope.LOCAL, b.strides, b.view_of, b.span
+                b.name, b.shape, b.dtype, Scope.LOCAL, b.strides, self.private.get(b.view_of), b.span
             )
             return Alloc(b, {}, s.span)
         if b.is_fragment:
             layout = s.annotations["layout"]
-            regs = Buffer(b.name, (layout.regs,), b.dtype, Scope.LOCAL, span=b.span)
+            base = None if b.view_of is None else self.ctx.registers[b.view_of]
+            if base is not None and base.dtype is b.dtype:  # another name for the same registers
+                self.ctx.layouts[b], self.ctx.registers[b] = layout, base
+                return seq()
+            regs = Buffer(b.name, (layout.regs,), b.dtype, Scope.LOCAL, None, base, b.span)
             self.ctx.layouts[b], self.ctx.registers[b] = layout, regs
             return Alloc(regs, {}, s.span)
         if "layout" in s.annotations:
@@ -236,7 +240,8 @@ class Lowerer:
                 self.ctx.warpgroup = warpgroup_index(b, self.ctx)
             body = self.stmt(s.body)
             if s.annotations.get("elected"):
-                with b.if_(call("elect_one", (), "bool")):
+                first_warp = tid < 32 if s.threads > 32 else const(True)
+                with b.if_(first_warp), b.if_(call("elect_one", (), "bool")):
                     b.emit(body)
             else:
                 b.emit(body)
