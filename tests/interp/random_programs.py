@@ -2,8 +2,9 @@
 """Random tile programs: a hypothesis strategy that draws whole kernels.
 
 A program copies ragged pieces of global tensors to shared memory and fragments, changes them by
-elementwise nests, fills, reductions and products, some of it in loops and conditions, and copies
-every fragment out. Values are small integers, so that every order of evaluation gives one result.
+elementwise nests, fills, reductions, conversions and products, some of it in loops, pipelines and
+conditions that depend on data, and copies every fragment out. The number of rows may be known at
+run time only. Values are small integers, so that every order of evaluation gives one result.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ from tilelang.ir import (
     Store,
     TileStmt,
     Var,
+    While,
     cast,
+    ceildiv,
     const,
     maximum,
     minimum,
@@ -51,43 +54,90 @@ class _Program:
         self.threads = threads
         self.acc = "int32" if dtype == "int8" else "float32"
         self.m, self.n, self.k = (draw(st.integers(1, 40)) for _ in range(3))
-        self.params: list[Buffer] = []
+        self.params: list[Any] = []
         self.allocs: list[Stmt] = []
         self.tiles: list[Buffer] = []
         self.rows: list[Buffer] = []
+        self.columns: list[Buffer] = []
         self.bx = Var("bx")
-        self.blocks = draw(st.integers(1, 2))
+        self.height: Any = Var("M") if draw(st.booleans()) else draw(st.integers(1, 2)) * self.m
+        if isinstance(self.height, int):
+            self.height = const(max(self.height - draw(st.integers(0, 3)), 1))
 
-    def tensor(self, shape: tuple[int, ...], dtype: str) -> Buffer:
+    # ------------------------------------------------------------------------------ buffers
+
+    def tensor(self, shape: tuple[Any, ...], dtype: str) -> Any:
         b = Buffer(f"G{len(self.params)}", shape, dtype)
         self.params.append(b)
         return b
 
-    def alloc(self, shape: tuple[int, ...], dtype: str, scope: str) -> Buffer:
+    def alloc(self, shape: tuple[int, ...], dtype: str, scope: str) -> Any:
         b = Buffer(f"t{len(self.allocs)}", shape, dtype, scope)
-        self.allocs.append(Alloc(b))
+        self.allocs.append(Alloc(b, {"init": const(0)} if scope == Scope.VAR else {}))
         return b
 
-    def whole(self, b: Buffer, rows: int) -> Region:
-        """The block's part of a global tensor."""
-        low = self.bx * rows
-        part: Any = b[low : low + rows, :] if b.ndim == 2 else b[low : low + rows]
-        return part  # type: ignore[no-any-return]
+    def tile(self) -> Any:
+        f = self.alloc((self.m, self.n), self.acc, Scope.FRAGMENT)
+        self.tiles.append(f)
+        return f
 
-    # ------------------------------------------------------------------------------ statements
+    def some_tile(self) -> Any:
+        return self.draw(st.sampled_from(self.tiles))
+
+    def whole(self, b: Any) -> Region:
+        """The block's part of a global tensor."""
+        low = self.bx * self.m
+        part: Region = b[low : low + self.m, :] if b.ndim == 2 else b[low : low + self.m]
+        return part
+
+    def nest(self, body: Callable[[Var, Var], Stmt]) -> Stmt:
+        i, j = Var("i"), Var("j")
+        return Parallel((i, j), (const(self.m), const(self.n)), body(i, j))
+
+    # ------------------------------------------------------------------------------ copies
 
     def load(self) -> Stmt:
         """A ragged piece of a tensor into a new fragment, perhaps through shared memory."""
-        short = self.draw(st.integers(0, min(3, self.m - 1)))
-        g = self.tensor((self.blocks * self.m - short, self.n), self.dtype)
-        f = self.alloc((self.m, self.n), self.acc, Scope.FRAGMENT)
-        self.tiles.append(f)
+        g, f = self.tensor((self.height, self.n), self.dtype), self.tile()
         if self.draw(st.booleans()):
-            return TileStmt(Copy(self.whole(g, self.m), f.whole()))
+            return TileStmt(Copy(self.whole(g), f.whole()))
         s = self.alloc((self.m, self.n), self.dtype, Scope.SHARED)
-        return seq(
-            TileStmt(Copy(self.whole(g, self.m), s.whole())), TileStmt(Copy(s.whole(), f.whole()))
+        return seq(TileStmt(Copy(self.whole(g), s.whole())), TileStmt(Copy(s.whole(), f.whole())))
+
+    def load_elements(self) -> Stmt:
+        """Elements of a tensor, shifted, straight into a fragment."""
+        g, f = self.tensor((self.height, self.n), self.dtype), self.tile()
+        low, shift = self.bx * self.m, self.draw(st.integers(-2, 2))
+        return self.nest(
+            lambda i, j: Store(f, (i, j), cast(g[low + i + shift, j - shift], self.acc))
         )
+
+    def convert(self) -> Stmt:
+        """Through a narrower dtype and back."""
+        narrow = self.draw(st.sampled_from(["float16", "bfloat16", "int8", "int32", "float32"]))
+        scope = self.draw(st.sampled_from([Scope.SHARED, Scope.FRAGMENT]))
+        f, t = self.some_tile(), self.alloc((self.m, self.n), narrow, scope)
+        return seq(TileStmt(Copy(f.whole(), t.whole())), TileStmt(Copy(t.whole(), f.whole())))
+
+    def through_shared(self) -> Stmt:
+        """A fragment to shared memory, and the turned elements back."""
+        f, s = self.some_tile(), self.alloc((self.m, self.n), self.acc, Scope.SHARED)
+        m, n = self.m, self.n
+        back = self.nest(lambda i, j: Store(f, (i, j), s[m - 1 - i, n - 1 - j]))
+        return seq(TileStmt(Copy(f.whole(), s.whole())), back)
+
+    def box(self) -> Stmt:
+        """A part of a shared tile, repeated along one dimension, over a whole one."""
+        s, t = (self.alloc((self.m, self.n), self.acc, Scope.SHARED) for _ in range(2))
+        row = self.draw(st.integers(0, self.m - 1))
+        h = self.draw(st.integers(1, self.m))
+        f = self.some_tile()
+        return seq(
+            TileStmt(Copy(f.whole(), s.whole())), TileStmt(Copy(f.whole(), t.whole())),
+            TileStmt(Copy(s[row, :], t[0:h, :])), TileStmt(Copy(t.whole(), f.whole())),
+        )  # fmt: skip
+
+    # ------------------------------------------------------------------------------ products
 
     def product(self) -> Stmt:
         """A loop of products of new tiles into a new fragment."""
@@ -96,98 +146,140 @@ class _Program:
         depth = max(steps * self.k - self.draw(st.integers(0, 2)), 0)
         a = self.tensor((depth, self.m) if ta else (self.m, depth), self.dtype)
         b = self.tensor((self.n, depth) if tb else (depth, self.n), self.dtype)
-        a_s = self.alloc((self.k, self.m) if ta else (self.m, self.k), self.dtype, Scope.SHARED)
-        b_s = self.alloc((self.n, self.k) if tb else (self.k, self.n), self.dtype, Scope.SHARED)
-        c = self.alloc((self.m, self.n), self.acc, Scope.FRAGMENT)
-        self.tiles.append(c)
-        k = Var("k")
+        a_shape, b_shape = (self.m, self.k), (self.k, self.n)
+        a_s = self.alloc(a_shape[::-1] if ta else a_shape, self.dtype, Scope.SHARED)
+        b_s = self.alloc(b_shape[::-1] if tb else b_shape, self.dtype, Scope.SHARED)
+        c, k = self.tile(), Var("k")
         low, high = k * self.k, k * self.k + self.k
+        clear = self.draw(st.booleans())
         body = seq(
-            TileStmt(Copy(a[low:high, :] if ta else a[:, low:high], a_s.whole())),  # type: ignore[arg-type]
-            TileStmt(Copy(b[:, low:high] if tb else b[low:high, :], b_s.whole())),  # type: ignore[arg-type]
-            TileStmt(Gemm(a_s.whole(), b_s.whole(), c.whole(), ta, tb, 0, const(False))),
-        )
-        kind = self.draw(st.sampled_from(["serial", "pipelined"]))
-        notes = {"num_stages": self.draw(st.integers(0, 3))} if kind == "pipelined" else {}
+            TileStmt(Copy(a[low:high, :] if ta else a[:, low:high], a_s.whole())),
+            TileStmt(Copy(b[:, low:high] if tb else b[low:high, :], b_s.whole())),
+            TileStmt(Gemm(
+                a_s.whole(), b_s.whole(), c.whole(), ta, tb, 0, k == 0 if clear else const(False)
+            )),
+        )  # fmt: skip
+        start = None if clear and steps else TileStmt(Fill(c.whole(), const(0)))
+        return seq(start, self.loop(k, steps, body))
+
+    def chained_product(self) -> Stmt:
+        """The product of a fragment, made narrow, with a shared tile."""
+        f, c = self.some_tile(), self.tile()
+        a = self.alloc((self.m, self.n), self.dtype, Scope.FRAGMENT)
+        b = self.tensor((self.n, self.n), self.dtype)
+        b_s = self.alloc((self.n, self.n), self.dtype, Scope.SHARED)
+        small = self.nest(lambda i, j: Store(f, (i, j), maximum(minimum(f[i, j], 3), -3)))
         return seq(
-            TileStmt(Fill(c.whole(), const(0))), For(k, const(0), const(steps), body, kind, notes)
-        )
+            small, TileStmt(Copy(f.whole(), a.whole())), TileStmt(Copy(b.whole(), b_s.whole())),
+            TileStmt(Gemm(a.whole(), b_s.whole(), c.whole(), False, False, 0, const(True))),
+        )  # fmt: skip
+
+    # ------------------------------------------------------------------------------ elements
 
     def elementwise(self) -> Stmt:
-        f = self.draw(st.sampled_from(self.tiles))
-        g = self.draw(st.sampled_from(self.tiles))
-        i, j = Var("i"), Var("j")
-        value = self.value(f, g, i, j)
-        body: Stmt = Store(f, (i, j), cast(value, self.acc))
-        if self.draw(st.booleans()):
-            body = If(i + self.bx < self.draw(st.integers(0, self.m)), body)
-        return Parallel((i, j), (const(self.m), const(self.n)), body)
+        f, g = self.some_tile(), self.some_tile()
+        bound = self.draw(st.integers(0, self.m)) if self.draw(st.booleans()) else None
 
-    def value(self, f: Buffer, g: Buffer, i: Var, j: Var) -> Expr:
-        x: Any = f[i, j]
-        y: Any = g[i, j]
+        def body(i: Var, j: Var) -> Stmt:
+            store = Store(f, (i, j), cast(self.value(f, g, i, j), self.acc))
+            return store if bound is None else If(i + self.bx < bound, store)
+
+        return self.nest(body)
+
+    def value(self, f: Any, g: Any, i: Var, j: Var) -> Expr:
+        x, y = f[i, j], g[i, j]
         choices: list[Callable[[], Any]] = [
             lambda: x + y, lambda: minimum(x, y) - 1, lambda: maximum(x, y), lambda: -x,
             lambda: x + cast(i * 2 - j, self.acc), lambda: select(j % 3 == 1, x, y),
+            lambda: x + cast((i + j) // 3 % 5, self.acc),
         ]  # fmt: skip
         if self.rows:
-            row: Any = self.draw(st.sampled_from(self.rows))[i]
-            choices.append(lambda: x - row)
+            row = self.draw(st.sampled_from(self.rows))
+            choices.append(lambda: x - row[i])  # type: ignore[operator]
+        if self.columns:
+            column = self.draw(st.sampled_from(self.columns))
+            choices.append(lambda: minimum(x, column[j]))
         return self.draw(st.sampled_from(choices))()  # type: ignore[no-any-return]
 
     def reduce(self) -> Stmt:
-        f = self.draw(st.sampled_from(self.tiles))
-        row = self.alloc((self.m,), self.acc, Scope.FRAGMENT)
         kind = self.draw(st.sampled_from(["sum", "max", "min", "absmax"]))
-        self.rows.append(row)
-        return TileStmt(Reduce(f.whole(), row.whole(), kind, self.draw(st.sampled_from([1, -1]))))
-
-    def through_shared(self) -> Stmt:
-        """A fragment to shared memory, and the turned elements back."""
-        f = self.draw(st.sampled_from(self.tiles))
-        s = self.alloc((self.m, self.n), self.acc, Scope.SHARED)
-        i, j = Var("i"), Var("j")
-        turned = Store(f, (i, j), s[self.m - 1 - i, self.n - 1 - j])
-        return seq(
-            TileStmt(Copy(f.whole(), s.whole())),
-            Parallel((i, j), (const(self.m), const(self.n)), turned),
-        )
+        dim = self.draw(st.sampled_from([0, 1, -1]))
+        out = self.alloc((self.n,) if dim == 0 else (self.m,), self.acc, Scope.FRAGMENT)
+        (self.columns if dim == 0 else self.rows).append(out)
+        f = self.some_tile()
+        if kind != "absmax" and self.draw(st.booleans()):
+            keep = Reduce(f.whole(), out.whole(), kind, dim, clear=False)
+            return seq(TileStmt(Fill(out.whole(), const(1))), TileStmt(keep))
+        return TileStmt(Reduce(f.whole(), out.whole(), kind, dim))
 
     def fill(self) -> Stmt:
-        f = self.draw(st.sampled_from(self.tiles))
-        return TileStmt(Fill(f.whole(), const(self.draw(st.integers(-2, 2)))))
+        return TileStmt(Fill(self.some_tile().whole(), const(self.draw(st.integers(-2, 2)))))
+
+    # ------------------------------------------------------------------------------ control
+
+    def loop(self, var: Var, steps: Any, body: Stmt) -> Stmt:
+        kind = self.draw(st.sampled_from(["serial", "pipelined"]))
+        notes = {"num_stages": self.draw(st.integers(0, 3))} if kind == "pipelined" else {}
+        return For(var, const(0), const(steps), body, kind, notes)
 
     def repeated(self) -> Stmt:
-        loop = Var("r")
-        return For(loop, const(0), const(self.draw(st.integers(0, 3))), self.elementwise())
+        return self.loop(Var("r"), self.draw(st.integers(0, 3)), self.elementwise())
 
     def conditional(self) -> Stmt:
-        return If(self.bx > 0, self.elementwise())
+        return If(
+            self.bx > 0, self.elementwise(), self.fill() if self.draw(st.booleans()) else None
+        )
 
-    def store(self, tile: Buffer, shape: tuple[int, ...]) -> Stmt:
-        """A tile to a new output."""
-        return TileStmt(Copy(tile.whole(), self.whole(self.tensor(shape, self.acc), self.m)))
+    def masked_pipeline(self) -> Stmt:
+        """Rows that a table names, added where a mask is set: the copy may be conditional."""
+        steps = self.draw(st.integers(1, 4))
+        mask, g = self.tensor((steps,), "int32"), self.tensor((4 * steps, self.n), self.dtype)
+        s, f = self.alloc((self.n,), self.dtype, Scope.SHARED), self.some_tile()
+        k = Var("k")
+        row = mask[k] + 3 if self.draw(st.booleans()) else k * 2
+        copy: Stmt = TileStmt(Copy(g[row, :], s.whole()))
+        add = self.nest(lambda i, j: Store(f, (i, j), f[i, j] + cast(s[j], self.acc)))
+        always = self.draw(st.booleans())
+        when = If(mask[k] > 0, add if always else seq(copy, add))
+        return self.loop(k, steps, seq(copy, when) if always else when)
+
+    def counted(self) -> Stmt:
+        """A while loop over a variable that the nest reads."""
+        v, f = self.alloc((1,), "int32", Scope.VAR), self.some_tile()
+        zero = (const(0),)
+        add = self.nest(lambda i, j: Store(f, (i, j), f[i, j] + cast(v[0], self.acc)))
+        step = Store(v, zero, v[0] * 2 + 1)
+        return While(v[0] < self.draw(st.integers(0, 4)), seq(step, add))
+
+    # ------------------------------------------------------------------------------ the kernel
+
+    def store(self, tile: Any, shape: tuple[Any, ...]) -> Stmt:
+        """A tile to a new output, as a copy or element by element."""
+        g = self.tensor(shape, self.acc)
+        if tile.ndim == 2 and self.draw(st.booleans()):
+            low = self.bx * self.m
+            return self.nest(lambda i, j: Store(g, (low + i, j), tile[i, j]))
+        return TileStmt(Copy(tile.whole(), self.whole(g)))
 
     def finish(self, body: list[Stmt]) -> PrimFunc:
-        short = self.draw(st.integers(0, 1))
-        shape = (self.blocks * self.m - short, self.n)
-        out = [self.store(f, shape) for f in self.tiles]
-        out += [self.store(row, (self.blocks * self.m,)) for row in self.rows]
-        launch = Launch(
-            (const(self.blocks),), (self.threads, 1, 1), (self.bx,),
-            (Var("tx"), Var("ty"), Var("tz")), seq(self.allocs, body, out),
-        )  # fmt: skip
+        out = [self.store(f, (self.height, self.n)) for f in self.tiles]
+        out += [self.store(row, (self.height,)) for row in self.rows]
+        grid = (ceildiv(self.height, self.m),)
+        threads = (Var("tx"), Var("ty"), Var("tz"))
+        whole = seq(self.allocs, body, out)
+        launch = Launch(grid, (self.threads, 1, 1), (self.bx,), threads, whole)
         return PrimFunc("program", tuple(self.params), launch)
 
 
 @st.composite
 def programs(draw: Draw) -> PrimFunc:
     """A kernel; all its parameters are given, outputs are changed in place."""
-    dtype = draw(st.sampled_from(["float32", "float16", "int8"]))
+    dtype = draw(st.sampled_from(["float32", "float16", "bfloat16", "int8"]))
     p = _Program(draw, dtype, draw(st.sampled_from([32, 64, 128])))
     body = [draw(st.sampled_from([p.load, p.product]))()]
     more = st.sampled_from([
-        p.load, p.product, p.elementwise, p.elementwise, p.reduce, p.through_shared, p.fill,
-        p.repeated, p.conditional,
+        p.load, p.load_elements, p.product, p.chained_product, p.elementwise, p.elementwise,
+        p.reduce, p.through_shared, p.convert, p.box, p.fill, p.repeated, p.conditional,
+        p.masked_pipeline, p.counted,
     ])  # fmt: skip
-    return p.finish(body + [draw(more)() for _ in range(draw(st.integers(0, 5)))])
+    return p.finish(body + [draw(more)() for _ in range(draw(st.integers(0, 6)))])
