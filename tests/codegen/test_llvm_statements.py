@@ -244,6 +244,22 @@ def guarded(size: int) -> int:
 _kept: list[Any] = []
 
 
+@pytest.mark.parametrize("some", [False, True])
+def test_a_scalar_load_under_a_mask_without_lanes(some: bool) -> None:
+    with session():
+        x, y, n = Buffer("x", (4,), "float32"), Buffer("y", (8,), "float32"), Var("n")
+        w = Builder()
+        lane = ramp(0, 8)
+        inside = LT(lane, Broadcast(n, 8))
+        far = Mul(const(1000000000), 1 - n)
+        value = Broadcast(Load(x, (far,)), 8)
+        w.store(y, (lane,), IfThenElse(inside, value, Broadcast(const(-1.0, "float32"), 8)))
+        run = build(make("f", [x, y, n], w.finish()))
+    out = np.zeros(8, np.float32)
+    run(np.full(4, 7, np.float32), out, int(some))
+    assert out.tolist() == [7 if some else -1] + [-1] * 7
+
+
 @pytest.mark.parametrize("stride", [-1, 0, 2, 3])
 def test_strided_and_gathered_vectors(stride: int) -> None:
     with session():

@@ -227,6 +227,7 @@ class CPrinter(CMemory):
         if e.cond.dtype.lanes == 1:
             return super().e_Select(e)
         cond = self._name_mask(self.expr(e.cond), e.cond.dtype)
+        self.mask_lanes = e.cond.dtype.lanes
         a = self._under(cond, e.a)
         b = self._under(f"({cond} ^ 1)", e.b)
         cond_var = Var("cond", e.cond.dtype)
@@ -393,6 +394,7 @@ class CPrinter(CMemory):
             super().s_If(s)
             return
         cond = self._name_mask(self.expr(s.cond), s.cond.dtype)
+        self.mask_lanes = s.cond.dtype.lanes
         outer, memos = self.mask, self._memos
         for mask, side in ((cond, s.then), (f"({cond} ^ 1)", s.orelse)):
             self.mask, self._memos = mask if outer is None else f"({outer} & {mask})", ({}, {})

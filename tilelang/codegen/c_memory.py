@@ -29,6 +29,7 @@ class CMemory(CFamily):
 
     module: CModule
     mask: str | None = None
+    mask_lanes = 0
 
     # ------------------------------------------------------------------------------ addresses
 
@@ -70,13 +71,28 @@ class CMemory(CFamily):
         index = self.flat(e.buffer, e.indices)
         if index.dtype.lanes > 1:
             return self.load_vector(e)
-        if self.is_packed(e.buffer):
-            name = self.unpack(e.buffer.dtype)
-            return f"{name}({self.pointer(e.buffer)}, {self.expr(index)})", ATOM
-        text, prec = super().e_Load(Load(e.buffer, (index,)))
-        return (
-            (f"{text} != 0", 8) if e.buffer.dtype.is_bool and e.buffer.is_global else (text, prec)
+        text, prec = self._load_scalar(e.buffer, index)
+        if self.mask is None:
+            return text, prec
+        zero = "0" if e.dtype.lanes == 1 else f"({self.module.dtype(e.dtype)}){{0}}"
+        return f"({self.any_lane()} ? {text} : {zero})", ATOM
+
+    def any_lane(self) -> str:
+        """Is any lane of the mask set?"""
+        own, name = self.module.type("i8", self.mask_lanes), f"tl_any_{self.mask_lanes}"
+        body = (
+            f"static inline int {name}({own} mask) {{\n  int any = 0;\n"
+            f"  for (int k = 0; k < {self.mask_lanes}; ++k) any |= mask[k];\n  return any;\n}}\n"
         )
+        self.module.define(name, lambda: body)
+        return f"{name}({self.mask})"
+
+    def _load_scalar(self, buffer: Buffer, index: Expr) -> tuple[str, int]:
+        if self.is_packed(buffer):
+            name = self.unpack(buffer.dtype)
+            return f"{name}({self.pointer(buffer)}, {self.expr(index)})", ATOM
+        text, prec = super().e_Load(Load(buffer, (index,)))
+        return (f"{text} != 0", 8) if buffer.dtype.is_bool and buffer.is_global else (text, prec)
 
     def s_Store(self, s: Store) -> None:
         index = self.flat(s.buffer, s.indices)

@@ -64,7 +64,9 @@ class Memory(State):
         if hit is not None:
             return hit
         if buffer.data is not None:
-            return self.value(buffer.data)
+            address = self.value(buffer.data)
+            is_pointer = buffer.data.dtype.is_handle
+            return address if is_pointer else address.convert("inttoptr", "ptr")
         if buffer.view_of is not None:
             return self.pointer(buffer.view_of)
         raise InternalError(f"buffer {buffer.name} is used but neither a parameter nor allocated")
@@ -109,7 +111,7 @@ class Memory(State):
                 raise InternalError(
                     f"a vector index into {buffer.name}, whose elements are vectors"
                 )
-            return self._load_at(buffer, index, buffer.dtype.lanes)
+            return self._load_scalar(buffer, index)
         if type(index) is Broadcast and self.mask is None:
             return self._load_at(buffer, index.a, 1).splat(lanes)
         if type(index) is Ramp and type(index.stride) is Const:
@@ -117,6 +119,22 @@ class Memory(State):
             if stride == 1 and (buffer.dtype.bits >= 8 or self._whole_bytes(buffer, index)):
                 return self._load_contiguous(buffer, index.base, lanes)
         return self._gather(buffer, index)
+
+    def _load_scalar(self, buffer: Buffer, index: Expr) -> Value:
+        """One element; under a lane mask only if any lane wants it."""
+        lanes = buffer.dtype.lanes
+        if self.mask is None:
+            return self._load_at(buffer, index, lanes)
+        mask, self.mask = self.mask, None
+        zero = self.fn.const(0, elem_of(buffer.dtype), lanes)
+        with self.scope():
+            (out,) = self.fn.unless(
+                self.fn.any_lane(mask).invert(),
+                [zero],
+                lambda: [self._load_at(buffer, index, lanes)],
+            )
+        self.mask = mask
+        return out
 
     def _whole_bytes(self, buffer: Buffer, ramp: Any) -> bool:
         """Does the packed vector start at a byte and end with one?"""
@@ -162,15 +180,24 @@ class Memory(State):
         kind = elem if lanes == 1 else f"<{lanes} x {elem}>"
         if self.mask is None or lanes == 1:
             return self.fn.emit(f"load {kind}, {at.typed}, align {align}", elem, lanes)
-        mask = self._mask_for(lanes)
-        zero = self.fn.const(0, elem, lanes)
-        name = f"llvm.masked.load.v{lanes}{_short(elem)}.p0"
-        self.fn.module.declare(name, kind, ["ptr", f"<{lanes} x i1>", kind])
-        return self.fn.emit(
-            f"call {kind} @{name}(ptr align {align} {at.text}, {mask.typed}, {zero.typed})",
-            elem,
-            lanes,
-        )
+        args = [at, self._mask_for(lanes), self.fn.const(0, elem, lanes)]
+        return self.masked_access("load", f"v{lanes}{_short(elem)}.p0", kind, args, align)
+
+    def masked_access(
+        self, what: str, suffix: str, result: str, args: list[Value], align: int, at: int = 0
+    ) -> Value:
+        """A call of `llvm.masked.<what>`; its alignment follows the pointer, argument `at` (the
+        form that all versions of LLVM read)."""
+        name, n = f"llvm.masked.{what}.{suffix}", args[-1].lanes
+        types = [a.type for a in args]
+        self.fn.module.declare(name, result, [*types[: at + 1], "i32 immarg", *types[at + 1 :]])
+        spelled = [a.typed for a in args]
+        spelled.insert(at + 1, f"i32 {align}")
+        call = f"call {result} @{name}({', '.join(spelled)})"
+        if result == "void":
+            self.fn.line(call)
+            return args[0]
+        return self.fn.emit(call, args[-1].elem, n)
 
     def _mask_for(self, lanes: int) -> Value:
         """The lane mask; for packed bytes, a byte is touched if any of its elements is."""
@@ -217,11 +244,9 @@ class Memory(State):
         )
         mask = self.mask if self.mask is not None else self.fn.const(True, "i1", n)
         kind = f"<{n} x {elem}>"
-        name = f"llvm.masked.gather.v{n}{_short(elem)}.v{n}p0"
-        self.fn.module.declare(name, kind, [f"<{n} x ptr>", f"<{n} x i1>", kind])
+        args = [pointers, mask, self.fn.const(0, elem, n)]
         align = max(1, bits_of(elem) // 8)
-        args = f"<{n} x ptr> align {align} {pointers.text}, {mask.typed}, {kind} zeroinitializer"
-        return self.fn.emit(f"call {kind} @{name}({args})", elem, n)
+        return self.masked_access("gather", f"v{n}{_short(elem)}.v{n}p0", kind, args, align)
 
     # ------------------------------------------------------------------------------ stores
 
@@ -272,10 +297,8 @@ class Memory(State):
             self.fn.line(f"store {value.typed}, {at.typed}, align {align}")
             return
         n = value.lanes
-        name = f"llvm.masked.store.v{n}{_short(value.elem)}.p0"
-        self.fn.module.declare(name, "void", [value.type, "ptr", f"<{n} x i1>"])
-        mask = self._mask_for(n)
-        self.fn.line(f"call void @{name}({value.typed}, ptr align {align} {at.text}, {mask.typed})")
+        args = [value, at, self._mask_for(n)]
+        self.masked_access("store", f"v{n}{_short(value.elem)}.p0", "void", args, align, at=1)
 
     def _store_one(self, buffer: Buffer, at: Value, value: Value) -> None:
         dtype, base = buffer.dtype, self.pointer(buffer)
