@@ -32,11 +32,11 @@ from tilelang.ir import (
     cast,
     const,
     seq,
-    walk,
 )
 from tilelang.ir.dtype import INT32, INT64, DType
 
 from .manager import PassContext
+from .summary import statements
 
 _LIMIT = 2**31
 
@@ -54,7 +54,7 @@ class _Flattener(Rewriter):
         self.ctx = ctx
         self.flat: dict[Buffer, Buffer] = {}
         self.layouts: dict[Buffer, Any] = {}
-        for x in walk(func.body):
+        for x in statements(func.body):
             if type(x) is Alloc and x.annotations.get("layout") is not None:
                 self.layouts[x.buffer] = x.annotations["layout"]
 

@@ -47,7 +47,6 @@ from tilelang.ir import (
     logical_not,
     rebuild,
     seq,
-    walk,
 )
 
 from .manager import PassContext
@@ -162,7 +161,8 @@ class _Guard(ScopedRewriter):
     def reads_global(self, e: Expr) -> bool:
         hit = self.loads.get(e)
         if hit is None:
-            hit = self.loads[e] = any(type(x) is Load and x.buffer.is_global for x in walk(e))
+            own = type(e) is Load and e.buffer.is_global
+            hit = self.loads[e] = own or any(map(self.reads_global, e.children))
         return hit
 
     def safe_value(self, b: Buffer, load: Load) -> Expr:

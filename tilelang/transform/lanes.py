@@ -27,6 +27,7 @@ from tilelang.ir import (
     Const,
     Evaluate,
     Expr,
+    For,
     If,
     IfThenElse,
     Load,
@@ -47,6 +48,7 @@ from tilelang.ir import (
 from tilelang.ir.expr import Compare
 
 from .scope import is_pure, uses
+from .summary import statements
 
 
 class NotStraight(Exception):
@@ -58,8 +60,17 @@ class NotStraight(Exception):
 
 def straight(body: Stmt) -> list[Stmt]:
     """The statements of a body with its `Bind`s written out: Stores, Evaluates, and Ifs of such."""
-    written = {x.buffer.root() for x in walk(body) if type(x) is Store}
+    written = {x.buffer.root() for x in statements(body) if type(x) is Store}
     return _straight(flatten(body), written, {})
+
+
+def from_zero(loop: For) -> tuple[Var, list[Stmt]]:
+    """A variable that counts the lanes from 0, and the straight statements of the loop in it."""
+    stmts = straight(loop.body)
+    if type(loop.start) is Const and loop.start.value == 0:
+        return loop.var, stmts
+    lane = Var(loop.var.name, loop.var.dtype)
+    return lane, [substitute(s, {loop.var: loop.start + lane}) for s in stmts]
 
 
 def _straight(

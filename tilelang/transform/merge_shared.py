@@ -16,7 +16,6 @@ saves a quarter of the arena, or is needed to fit, the barrier is inserted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,22 +28,17 @@ from tilelang.ir import (
     Evaluate,
     Launch,
     PrimFunc,
-    Return,
-    Rewriter,
     Scope,
     Stmt,
     call,
-    effects,
     flatten,
     is_const,
     seq,
-    walk,
 )
-from tilelang.ir.intrinsics import TABLE
 from tilelang.utils import align_up
 
 from .manager import PassContext
-from .scope import accessed, pointed
+from .summary import StmtRewriter, Summary, summary
 
 _ALIGN = 16  # of cp.async and ldmatrix rows (PTX ISA); more where an Alloc says "align"
 _BARRIER_ALIGN = 8  # an mbarrier object (PTX ISA, mbarrier)
@@ -71,19 +65,20 @@ class _Item:
 
 def _merge(launch: Launch, ctx: PassContext) -> Launch:
     top = flatten(launch.body)
-    items = _items(top)
+    found = [summary(s) for s in top]
+    items = _items(found)
     if not items:
         return launch
     reuse = ctx.options.shared_memory_reuse
     total = _place(items, _existing(top)) if reuse else _place(items, None)
     cuts: set[int] = set()
-    if reuse:
+    if reuse and not any(s.returns for s in found):  # every thread reaches every statement
         total, cuts = _with_cuts(items, top, total, ctx)
     if total > ctx.target.max_smem:
         raise _too_much(items, total, ctx, launch)
     if cuts:
         ctx.note(f"shared memory: {len(cuts)} barrier(s) inserted so that buffers share an address")
-        top = _insert(top, cuts)
+        top = _insert(top, cuts, any("cp_async_commit" in s.calls for s in found))
     offsets = {i.buffer: i.offset for i in items}
     body = _Annotate(offsets).visit(seq(top))
     return replace_launch(launch, body, {**launch.annotations, "dynamic_smem": total})
@@ -100,28 +95,28 @@ def _is_placed(b: Buffer) -> bool:
     return (b.is_shared or b.scope == Scope.BARRIER) and b.view_of is None
 
 
-def _items(top: list[Stmt]) -> list[_Item]:
+def _items(found: list[Summary]) -> list[_Item]:
     """The shared buffers in order of allocation, with the range of statements that may use each."""
     items: dict[Buffer, _Item] = {}
-    for s in top:
-        for x in walk(s):
-            if type(x) is Alloc and _is_placed(x.buffer):
+    for s in found:
+        for x in s.allocs:
+            if _is_placed(x.buffer):
                 b = x.buffer
                 barrier = b.scope == Scope.BARRIER
                 align = int(x.annotations.get("align", _BARRIER_ALIGN if barrier else _ALIGN))
                 items[b] = _Item(b, _bytes(b), align, -1, -1)
-    for n, s in enumerate(top):
-        for b in _used(s):
+    for n, s in enumerate(found):
+        for b in s.roots:
             item = items.get(b)
             if item is not None:
                 item.first = n if item.first < 0 else item.first
                 item.last = n
-        for b, unit in _units(s):
+        for b, unit in s.units:
             if b in items:
                 items[b].units.add(unit)
     for item in items.values():
         if item.buffer.scope == Scope.BARRIER:  # an mbarrier's state outlives what we see of it
-            item.first, item.last = 0, len(top)
+            item.first, item.last = 0, len(found)
     return [i for i in items.values() if i.first >= 0 or i.buffer.scope == Scope.BARRIER]
 
 
@@ -131,23 +126,6 @@ def _bytes(b: Buffer) -> int:
         raise InternalError(f"shared buffer {b.name} has no constant size")
     bits = 64 if b.scope == Scope.BARRIER else b.dtype.bits * b.dtype.lanes
     return (int(size.value) * bits + 7) // 8
-
-
-def _used(s: Stmt) -> set[Buffer]:
-    return {b.root() for b in accessed(s)}
-
-
-def _units(s: Stmt) -> Iterator[tuple[Buffer, str]]:
-    """Which engine touches which buffer; "other" where the intrinsic table does not say what
-    becomes of a pointer (a wgmma descriptor).
-    """
-    for a in effects(s).accesses:
-        yield a.buffer.root(), a.unit
-    for x in walk(s):
-        if type(x) is Call and x.op != "address_of":
-            for i, arg in enumerate(x.args):
-                if type(arg) is Call and arg.op == "address_of" and i not in TABLE[x.op].pointers:
-                    yield pointed(arg).root(), "other"
 
 
 @dataclass
@@ -192,17 +170,10 @@ def _with_cuts(
     items: list[_Item], top: list[Stmt], total: int, ctx: PassContext
 ) -> tuple[int, set[int]]:
     """The arena and the statements before which a barrier is inserted, if that pays."""
-    if not all(_uniform(s) for s in top):
-        return total, set()
     smaller = _place(items, _Fences([], [], anywhere=True))
     if smaller > total * _WORTH and total <= ctx.target.max_smem:
         return _place(items, _existing(top)), set()
     return smaller, _needed_cuts(items, _existing(top))
-
-
-def _uniform(s: Stmt) -> bool:
-    """Does every thread of the block get past `s`?"""
-    return all(type(x) is not Return for x in walk(s))
 
 
 def _needed_cuts(items: list[_Item], existing: _Fences) -> set[int]:
@@ -219,9 +190,8 @@ def _overlap(a: _Item, b: _Item) -> bool:
     return a.offset < b.offset + b.bytes and b.offset < a.offset + a.bytes
 
 
-def _insert(top: list[Stmt], cuts: set[int]) -> list[Stmt]:
+def _insert(top: list[Stmt], cuts: set[int], copies: bool) -> list[Stmt]:
     out: list[Stmt] = []
-    copies = any(type(x) is Call and x.op == "cp_async_commit" for s in top for x in walk(s))
     for n, s in enumerate(top):
         if n in cuts:
             if copies:
@@ -274,7 +244,7 @@ def _too_much(items: list[_Item], total: int, ctx: PassContext, launch: Launch) 
     )
 
 
-class _Annotate(Rewriter):
+class _Annotate(StmtRewriter):
     def __init__(self, offsets: dict[Buffer, int]) -> None:
         super().__init__()
         self.offsets = offsets

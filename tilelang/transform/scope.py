@@ -148,12 +148,12 @@ class ScopedRewriter:
         return e
 
     def sequence(self, s: Seq) -> Stmt | None:
+        """A Seq is the body of something that opened a scope, or of the function."""
         out: list[Stmt | None] = []
-        with self.scope():
-            for x in s.stmts:
-                new = self.stmt(x)
-                out.append(new)
-                self.learn(x, new)
+        for x in s.stmts:
+            new = self.stmt(x)
+            out.append(new)
+            self.learn(x, new)
         return seq(out, span=s.span)
 
     def learn(self, old: Any, new: Stmt | None) -> None:
@@ -182,9 +182,11 @@ class ScopedRewriter:
         with self.scope():
             self.assume(s.cond)
             then = self.stmt(s.then)
-        with self.scope():
-            self.assume(logical_not(s.cond))
-            orelse = self.stmt(s.orelse)
+        orelse = None
+        if s.orelse is not None:
+            with self.scope():
+                self.assume(logical_not(s.cond))
+                orelse = self.stmt(s.orelse)
         if cond is s.cond and then is s.then and orelse is s.orelse:
             return s
         return If(cond, then or seq(), orelse, s.span)
@@ -199,7 +201,9 @@ class ScopedRewriter:
         return For(s.var, start, extent, body or seq(), s.kind, s.annotations, s.span)
 
     def while_(self, s: While) -> Stmt | None:
-        cond, body = self.expr(s.cond), self.stmt(s.body)
+        cond = self.expr(s.cond)
+        with self.scope():
+            body = self.stmt(s.body)
         return s if cond is s.cond and body is s.body else While(cond, body or seq(), s.span)
 
     def launch(self, s: Launch) -> Stmt | None:

@@ -50,6 +50,7 @@ from tilelang.utils import prod
 
 from .manager import PassContext
 from .scope import accessed, leaves
+from .summary import summary
 
 
 def run(func: PrimFunc, ctx: PassContext) -> PrimFunc:
@@ -58,19 +59,16 @@ def run(func: PrimFunc, ctx: PassContext) -> PrimFunc:
 
 
 def _serialized(s: Launch) -> Launch:
-    body = s.body
-    alone = {v: const(0, v.dtype) for v, n in zip(s.thread_vars, s.threads, strict=False) if n == 1}
-    body = substitute(body, alone)
-    threads = [
-        (v, n) for v, n in zip(s.thread_vars, s.threads, strict=False) if _mentions(body, {v})
-    ]
+    used = summary(s.body).used
+    threads = [(v, n) for v, n in zip(s.thread_vars, s.threads, strict=False) if v in used]
+    if not threads:
+        return s
+    alone = {v: const(0, v.dtype) for v, n in threads if n == 1}
+    body = substitute(s.body, alone)
+    threads = [(v, n) for v, n in threads if n > 1]
     if threads:
         body = _Fission(threads).run(body)
     return Launch(s.grid, s.threads, s.block_vars, s.thread_vars, body, s.annotations, s.span)
-
-
-def _mentions(n: Stmt | Expr, vars_: set[Var]) -> bool:
-    return any(type(x) is Var and x in vars_ for x in walk(n))
 
 
 def _is_barrier(s: Stmt) -> bool:

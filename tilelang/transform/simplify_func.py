@@ -15,10 +15,12 @@ from __future__ import annotations
 from typing import Any
 
 from tilelang.ir import (
+    INTRINSICS,
     Alloc,
     Bind,
     Break,
     Buffer,
+    Call,
     Const,
     Continue,
     Expr,
@@ -27,8 +29,6 @@ from tilelang.ir import (
     Launch,
     Load,
     PrimFunc,
-    Region,
-    Rewriter,
     Seq,
     Stmt,
     Store,
@@ -36,13 +36,14 @@ from tilelang.ir import (
     const,
     const_int,
     flatten,
+    rebuild,
     seq,
-    substitute,
     walk,
 )
 
 from .manager import PassContext
-from .scope import ScopedRewriter, is_pure
+from .scope import ScopedRewriter
+from .summary import StmtRewriter, statements
 
 
 def run(func: PrimFunc, ctx: PassContext) -> PrimFunc:
@@ -53,15 +54,15 @@ def run(func: PrimFunc, ctx: PassContext) -> PrimFunc:
 class _Simplify(ScopedRewriter):
     def __init__(self, func: PrimFunc, ctx: PassContext) -> None:
         super().__init__(func, ctx)
-        self.names: dict[Var, Expr] = {}
+        self.names = _Names()
 
     def expr(self, e: Expr) -> Expr:
-        return self.facts.simplify(substitute(e, self.names) if self.names else e)
+        return self.facts.simplify(self.names(e))
 
     def bind(self, s: Bind) -> Stmt | None:
         value = self.expr(s.value)
         if type(value) in (Var, Const) and value.dtype is s.var.dtype:
-            self.names[s.var] = value
+            self.names.give(s.var, value)
             return None
         return s if value is s.value else Bind(s.var, value, s.span)
 
@@ -70,7 +71,7 @@ class _Simplify(ScopedRewriter):
         blocks = zip(s.block_vars, map(const_int, s.grid), strict=False)
         for v, n in (*blocks, *zip(s.thread_vars, s.threads, strict=False)):
             if n == 1:
-                self.names[v] = const(0, v.dtype)
+                self.names.give(v, const(0, v.dtype))
         return super().launch(s)
 
     def branch(self, s: If) -> Stmt | None:
@@ -88,10 +89,32 @@ class _Simplify(ScopedRewriter):
         if self.facts.prove(extent < one):
             return None
         if self.facts.equal(extent, one) and not _jumps(s.body):
-            self.names[s.var] = self.expr(s.start)
+            self.names.give(s.var, self.expr(s.start))
             return self.stmt(s.body)
         new = super().loop(s)
         return None if type(new) is For and not flatten(new.body) else new
+
+
+class _Names:
+    """Variables that are another name of something, written out in expressions."""
+
+    def __init__(self) -> None:
+        self.values: dict[Var, Expr] = {}
+        self.memo: dict[Expr, Expr] = {}
+
+    def give(self, v: Var, value: Expr) -> None:
+        self.values[v] = value
+        self.memo = {}
+
+    def __call__(self, e: Any) -> Expr:
+        if not self.values:
+            return e
+        if type(e) is Var:
+            return self.values.get(e, e)
+        hit = self.memo.get(e)
+        if hit is None:
+            hit = self.memo[e] = rebuild(e, self)
+        return hit
 
 
 def _jumps(body: Stmt) -> bool:
@@ -102,48 +125,83 @@ def _jumps(body: Stmt) -> bool:
 
 
 def _without_dead(body: Stmt) -> Stmt:
-    """Without values that nothing uses and local arrays that nothing reads."""
-    while True:
-        used: set[Var] = set()
-        read: set[Buffer] = set()
-        touched: set[Buffer] = set()
-        x: Any
-        for x in walk(body):
-            t = type(x)
-            if t is Var:
-                used.add(x)
-            elif t in (Load, Region):
-                read.add(x.buffer.root())
-            if t in (Load, Region, Store):
-                touched.update((x.buffer, x.buffer.root()))
-        pointers = [b.data for b in touched if b.data is not None]
-        used.update(x for p in pointers for x in walk(p) if type(x) is Var)
-        new: Stmt = _Sweep(used, read, touched).visit(body)
-        if new is body:
-            return body
-        body = new
+    """Without values that nothing uses and local arrays that nothing reads.
+
+    `feeds[x]`: what is needed if the name or the array x is.
+    """
+    needs_of = _Needs()
+    feeds: dict[Any, set[Any]] = {}
+    live: set[Any] = set()
+    touched: set[Buffer] = set()
+    optional: dict[Stmt, Any] = {}
+    for s in statements(body):
+        needs: set[Any] = set()
+        needs.update(*(needs_of(c) for c in s.children if isinstance(c, Expr)))
+        touched.update(y for y in needs if isinstance(y, Buffer))
+        if type(s) is Store:
+            touched.update((s.buffer, s.buffer.root()))
+        target = _result(s) if _EFFECT not in needs else None
+        if target is None:
+            live |= needs
+        else:
+            optional[s] = target
+            feeds.setdefault(target, set()).update(needs)
+    pending = list(live)
+    while pending:
+        new = feeds.get(pending.pop(), set()) - live
+        live |= new
+        pending += new
+    dead = {s for s, target in optional.items() if target not in live}
+    return _Sweep(dead, live, touched).visit(body)
 
 
-class _Sweep(Rewriter):
-    def __init__(self, used: set[Var], read: set[Buffer], touched: set[Buffer]) -> None:
+_EFFECT = "effect"
+
+
+def _result(s: Any) -> Any:
+    """The name or the private array that is all that the statement changes, or None."""
+    if type(s) is Bind:
+        return s.var
+    return s.buffer.root() if type(s) is Store and s.buffer.root().is_local else None
+
+
+class _Needs:
+    """Variables and buffers (and roots) of an expression, and whether it has an effect."""
+
+    def __init__(self) -> None:
+        self.memo: dict[Expr, frozenset[Any]] = {}
+
+    def __call__(self, e: Any) -> frozenset[Any]:
+        hit = self.memo.get(e)
+        if hit is None:
+            own: set[Any] = set()
+            if type(e) is Var:
+                own.add(e)
+            elif type(e) is Load:
+                root = e.buffer.root()
+                own.update((e.buffer, root, *(() if root.data is None else self(root.data))))
+            elif type(e) is Call and INTRINSICS[e.op].effect != "pure":
+                own.add(_EFFECT)
+            hit = self.memo[e] = frozenset(own.union(*map(self, e.children)))
+        return hit
+
+
+class _Sweep(StmtRewriter):
+    def __init__(self, dead: set[Stmt], live: set[Any], touched: set[Buffer]) -> None:
         super().__init__()
-        self.used, self.read, self.touched = used, read, touched
-
-    def visit(self, n: Any) -> Any:
-        return n if isinstance(n, Expr) else super().visit(n)
+        self.dead, self.live, self.touched = dead, live, touched
 
     def visit_Bind(self, s: Bind) -> Stmt:
-        return s if s.var in self.used or not is_pure(s.value) else seq()
+        return seq() if s in self.dead else s
 
     def visit_Store(self, s: Store) -> Stmt:
-        b = s.buffer.root()
-        dead = b.is_local and b not in self.read and all(map(is_pure, (s.value, *s.indices)))
-        return seq() if dead else s
+        return seq() if s in self.dead else s
 
     def visit_Alloc(self, s: Alloc) -> Stmt:
-        return (
-            s if s.buffer in self.touched or s.buffer.is_global or not s.buffer.is_local else seq()
-        )
+        if not s.buffer.is_local:
+            return s
+        used = s.buffer.root() in self.live and s.buffer in self.touched
+        return s if used else seq()
 
     def visit_Seq(self, s: Seq) -> Stmt:
         return seq(s.stmts, span=s.span) if any(type(x) is Seq for x in s.stmts) else s

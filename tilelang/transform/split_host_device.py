@@ -23,7 +23,6 @@ from tilelang.ir import (
     Bind,
     Buffer,
     Call,
-    Evaluate,
     Expr,
     HostProgram,
     Kernel,
@@ -31,7 +30,6 @@ from tilelang.ir import (
     Load,
     PrimFunc,
     Stmt,
-    Store,
     TensorMap,
     Var,
     const,
@@ -44,10 +42,9 @@ from tilelang.ir import (
     walk,
 )
 from tilelang.ir.dtype import INT32
-from tilelang.ir.intrinsics import TABLE
 
 from .manager import PassContext
-from .scope import accessed, pointed
+from .summary import Summary, summary
 
 
 def run(func: PrimFunc, ctx: PassContext) -> HostProgram:
@@ -139,8 +136,8 @@ class _Split:
         blocks = _three(launch.block_vars, "bx", "by", "bz")
         threads = _three(launch.thread_vars, "tx", "ty", "tz")
         maps = tuple(launch.annotations.get("tensor_maps", ()))
-        buffers = _global_roots(body)
-        args = self.arguments(body, buffers, maps, {*blocks, *threads}, launch, grid)
+        found = summary(body)
+        args = self.arguments(found, maps, {*blocks, *threads}, launch, grid)
         return Kernel(
             name,
             args,
@@ -150,13 +147,12 @@ class _Split:
             blocks,
             threads,
             int(launch.annotations.get("dynamic_smem", 0)),
-            self.attributes(launch, body, buffers),
+            self.attributes(launch, found),
         )
 
     def arguments(
         self,
-        body: Stmt,
-        buffers: set[Buffer],
+        found: Summary,
         maps: tuple[TensorMap, ...],
         own: set[Var],
         launch: Launch,
@@ -166,12 +162,13 @@ class _Split:
 
         A CPU kernel also needs the symbols of its grid: it finds its block by the linear index."""
         described = {m.var for m in maps}
+        buffers = {b for b in found.roots if b.is_global}
         inside = [
-            *free_vars(body),
+            *found.free,
             *(v for e in grid if self.ctx.target.is_cpu for v in free_vars(e)),
             *(v for b in buffers if b.data is not None for v in free_vars(b.data)),
         ]
-        needed = {v: None for v in inside if v not in own and v not in described}
+        needed = {v: None for v in inside if v not in own | described | found.bound}
         order = [*self.func.params, *self.temporaries, *maps, *self.func.symbols]
         wanted = {*needed, *(b for b in buffers if b.data is None), *maps}
         args = {x: None for x in order if x in wanted}
@@ -191,23 +188,20 @@ class _Split:
             )
         return tuple(args)
 
-    def attributes(self, launch: Launch, body: Stmt, buffers: set[Buffer]) -> dict[str, Any]:
+    def attributes(self, launch: Launch, found: Summary) -> dict[str, Any]:
         """launch_bounds (threads, blocks per SM or None), restrict and readonly buffers, and the
         launch's own annotations (cluster_dims, prelude, …)."""
         x, y, z = launch.threads
-        written = _written_roots(body)
         aliased = set(launch.annotations.get("no_restrict", ()))
-        ordered = [
-            b
-            for b in (*self.func.params, *self.temporaries)
-            if isinstance(b, Buffer) and b in buffers
-        ]
+        roots = found.roots
+        params = (*self.func.params, *self.temporaries)
+        ordered = [b for b in params if isinstance(b, Buffer) and b in roots]
         keep = self.ctx.options.noalias
         out = {k: v for k, v in launch.annotations.items() if k not in _CONSUMED}
         out["launch_bounds"] = (x * y * z, launch.annotations.get("min_blocks"))
         out["restrict"] = tuple(b for b in ordered if keep and b not in aliased)
-        out["readonly"] = tuple(b for b in ordered if b not in written)
-        out["bulk_stored"] = _bulk_stored(body, launch.annotations.get("tensor_maps", ()))
+        out["readonly"] = tuple(b for b in ordered if b not in found.written)
+        out["bulk_stored"] = _bulk_stored(found, launch.annotations.get("tensor_maps", ()))
         return out
 
 
@@ -240,29 +234,7 @@ def _three(given: Iterable[Var], *names: str) -> tuple[Var, Var, Var]:
     return out[0], out[1], out[2]
 
 
-def _global_roots(body: Stmt) -> set[Buffer]:
-    return {b.root() for b in accessed(body) if b.root().is_global}
-
-
-def _bulk_stored(body: Stmt, maps: Iterable[TensorMap]) -> tuple[Buffer, ...]:
+def _bulk_stored(found: Summary, maps: Iterable[TensorMap]) -> tuple[Buffer, ...]:
     """Tensors that the TMA unit writes: the kernel has no pointer to them, only a descriptor."""
-    used = {x.args[0] for x in walk(body) if type(x) is Call and x.op == "tma_store"}
+    used = {x.args[0] for x in found.calls.get("tma_store", ())}
     return tuple(m.buffer for m in maps if m.var in used)
-
-
-def _written_roots(body: Stmt) -> set[Buffer]:
-    """Buffers that a store writes, or a call that is given a pointer may write."""
-    out: set[Buffer] = set()
-    x: Any
-    a: Any
-    for x in walk(body):
-        if type(x) is Store:
-            out.add(x.buffer.root())
-        elif type(x) is Call and x.op != "address_of":
-            row = TABLE[x.op]
-            for i, a in enumerate(x.args):
-                if type(a) is Call and a.op == "address_of" and row.pointers.get(i, "rw") != "read":
-                    out.add(pointed(a).root())
-        elif type(x) in (Bind, Evaluate) and type(x.value) is Call and x.value.op == "address_of":
-            out.add(pointed(x.value).root())
-    return out

@@ -13,7 +13,6 @@ from __future__ import annotations
 from tilelang.ir import (
     For,
     PrimFunc,
-    Rewriter,
     Stmt,
     const,
     const_int,
@@ -25,6 +24,7 @@ from tilelang.ir import (
 from tilelang.ir.stmt import Break, Continue
 
 from .manager import PassContext
+from .summary import StmtRewriter, statements
 
 _MOST_NODES = 4096  # statements and expressions that an expansion on a CPU may have
 
@@ -33,7 +33,7 @@ def run(func: PrimFunc, ctx: PassContext) -> PrimFunc:
     return func.with_body(_Unroll(ctx).visit(func.body))
 
 
-class _Unroll(Rewriter):
+class _Unroll(StmtRewriter):
     def __init__(self, ctx: PassContext) -> None:
         super().__init__()
         self.ctx = ctx
@@ -45,7 +45,7 @@ class _Unroll(Rewriter):
         explicit = bool(s.annotations.get("explicit"))
         if not explicit and (self.ctx.target.is_cuda or self.size(s) * extent > _MOST_NODES):
             return s
-        if any(type(x) in (Break, Continue) for x in walk(s.body)):
+        if any(type(x) in (Break, Continue) for x in statements(s.body)):
             return For(s.var, s.start, s.extent, s.body, "serial", {}, s.span)
         return expanded(s, extent)
 

@@ -52,10 +52,10 @@ from tilelang.ir import (
     walk,
 )
 
-from .lanes import Known, Lanes, NotStraight, conditions, distribution, straight
+from .lanes import Known, Lanes, NotStraight, conditions, distribution, from_zero
 from .manager import PassContext
 
-_STRAIGHT_LINE = 8  # vectors that are written out instead of looped over
+_STRAIGHT_LINE = 4  # vectors that are written out instead of looped over
 _MOST_SPLITS = 4
 _PARTIALS = 4  # independent accumulators hide the latency of an addition (4 cycles on current CPUs)
 _NO_VECTOR_FORM = {"address_of", "make_vector", "extract_lane"}
@@ -66,10 +66,8 @@ def vectorize(loop: For, facts: Facts, ctx: PassContext) -> Stmt:
     extent = const_int(loop.extent)
     if extent is not None and extent < 2:
         return plain
-    lane = Var(loop.var.name, loop.var.dtype)
     try:
-        stmts = straight(loop.body)
-        stmts = [substitute(s, {loop.var: loop.start + lane}) for s in stmts]
+        lane, stmts = from_zero(loop)
         in_order = distribution(stmts, lane, loop.extent, facts)
         whole = Lanes(facts, lane, loop.extent)
         free = bool(loop.annotations.get("reassociate"))

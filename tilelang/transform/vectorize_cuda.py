@@ -48,7 +48,7 @@ from tilelang.ir import (
     walk,
 )
 
-from .lanes import Known, Lanes, NotStraight, conditions, distribution, straight
+from .lanes import Known, Lanes, NotStraight, conditions, distribution, from_zero
 from .manager import PassContext
 
 _WIDTHS = (16, 8, 4, 2)
@@ -66,29 +66,46 @@ def vectorize(loop: For, facts: Facts, ctx: PassContext, layouts: Layouts) -> St
     extent = const_int(loop.extent)
     if extent is None or extent < 2:
         return scalar(loop, extent is not None)
+    cost, ideal = _costs([loop.body], extent)
+    if cost == 0:
+        return scalar(loop)
     try:
-        stmts = straight(loop.body)
-        lane = Var(loop.var.name, loop.var.dtype)
-        stmts = [substitute(s, {loop.var: loop.start + lane}) for s in stmts]
+        lane, stmts = from_zero(loop)
         in_order = distribution(stmts, lane, loop.extent, facts)
     except NotStraight as why:
         ctx.note(f"loop over {loop.var.name} is not vectorised: {why}")
         return scalar(loop)
+    best = _best(stmts, in_order, lane, extent, ideal, facts, layouts)
+    if best is None or best.cost >= cost:
+        name = loop.var.name
+        ctx.note(f"loop over {name} is not vectorised: no access is contiguous and aligned")
+        return scalar(loop)
+    return best.builder.finish()
+
+
+def _best(
+    stmts: list[Stmt],
+    in_order: set[Stmt],
+    lane: Var,
+    extent: int,
+    ideal: int,
+    facts: Facts,
+    layouts: Layouts,
+) -> _Group | None:
+    """The width with the fewest memory instructions; the first that reaches the ideal."""
     best: _Group | None = None
-    for width in _WIDTHS:
-        for split in (False, True) if extent % width == 0 else ():
+    for width in (w for w in _WIDTHS if extent % w == 0):
+        for split in (False, True):
             group = _Group(lane, width, extent // width, facts, layouts, split)
+            if split and not group.is_ragged(stmts):
+                continue
             group.emit(stmts, in_order)
             # Two versions of the code must save at least half of the memory instructions.
             if best is None or group.cost * (2 if split else 1) < best.cost + split:
                 best = group
-    cost = _scalar_cost(stmts) * extent
-    if best is None or best.cost >= cost:
-        if cost:
-            name = loop.var.name
-            ctx.note(f"loop over {name} is not vectorised: no access is contiguous and aligned")
-        return scalar(loop)
-    return best.builder.finish()
+            if best.cost <= ideal:
+                return best
+    return best
 
 
 def scalar(loop: For, unroll: bool = True) -> For:
@@ -102,9 +119,16 @@ def _is_memory(b: Buffer) -> bool:
     return not b.is_local
 
 
-def _scalar_cost(stmts: list[Stmt]) -> int:
-    accesses = (x for s in stmts for x in walk(s) if type(x) is Load or type(x) is Store)
-    return sum(_is_memory(x.buffer) for x in accesses)
+def _costs(stmts: list[Stmt], extent: int) -> tuple[int, int]:
+    """Memory instructions for `extent` lanes: one by one, and all as wide as can be."""
+    accesses = [
+        x.buffer
+        for s in stmts
+        for x in walk(s)
+        if (type(x) is Load or type(x) is Store) and _is_memory(x.buffer)
+    ]
+    wide = (-(-extent * b.dtype.bits * b.dtype.lanes // _VECTOR_BITS) for b in accesses)
+    return len(accesses) * extent, sum(wide)
 
 
 class _Group:
@@ -139,6 +163,9 @@ class _Group:
                 for s in stmts:
                     self.stmt(s, at, in_order)
         self.cost *= self.groups
+
+    def is_ragged(self, stmts: list[Stmt]) -> bool:
+        return bool(self.ragged(stmts, {self.var: self.lane}))
 
     def ragged(self, stmts: list[Stmt], at: Mapping[Var, Expr]) -> dict[Expr, Expr]:
         """Guards that may change their value within a group -> the test that all lanes pass."""
@@ -199,7 +226,7 @@ class _Group:
 
     def each(self, s: Stmt) -> None:
         """The statement for one lane after the other."""
-        self.cost += _scalar_cost([s]) * self.width
+        self.cost += _costs([s], self.width)[0]
         with self.builder.for_(
             self.lane.name, const(self.width, self.lane.dtype), kind="unroll"
         ) as lane:

@@ -8,11 +8,12 @@ as last index, or serial and unrolled loops (the reason is a note). What a vecto
 
 from __future__ import annotations
 
-from tilelang.ir import Alloc, For, PrimFunc, Stmt, seq, walk
+from tilelang.ir import Alloc, For, PrimFunc, Stmt, seq
 
 from . import vectorize_cpu, vectorize_cuda
 from .manager import PassContext
 from .scope import ScopedRewriter
+from .summary import statements
 
 
 def run(func: PrimFunc, ctx: PassContext) -> PrimFunc:
@@ -25,7 +26,7 @@ class _Vectorize(ScopedRewriter):
         self.layouts = vectorize_cuda.Layouts(
             {
                 x.buffer: x.annotations["layout"]
-                for x in walk(func.body)
+                for x in statements(func.body)
                 if type(x) is Alloc and x.annotations.get("layout") is not None
             }
         )
@@ -33,7 +34,7 @@ class _Vectorize(ScopedRewriter):
     def loop(self, s: For) -> Stmt | None:
         if s.kind != "vectorized":
             return super().loop(s)
-        if any(type(x) is For for x in walk(s.body)):
+        if any(type(x) is For for x in statements(s.body)):
             s = super().loop(s)  # type: ignore[assignment]
         if not self.ctx.options.vectorize:
             return vectorize_cuda.scalar(s, unroll=False)
