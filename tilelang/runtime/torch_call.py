@@ -25,7 +25,7 @@ from tilelang.ir import DType
 
 from .launch import CallSpec, ParamSpec, Size
 
-__all__ = ["torch_call"]
+__all__ = ["torch_call", "torch_outputs"]
 
 _SIMPLE = {"+": "+", "-": "-", "*": "*", "==": "==", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 
@@ -50,6 +50,66 @@ def torch_call(
     exec("\n".join(lines), names)
     made: Callable[..., None] = names["call"]
     return made
+
+
+def torch_outputs(
+    spec: CallSpec, run: Callable[..., Any], slow: Callable[..., Any]
+) -> Callable[..., Any]:
+    """A function of the inputs that allocates the outputs, runs, and gives them; for other
+    arguments than torch tensors it is `slow`. `run` takes all parameters and checks them:
+
+        def call(i0, i1):
+            if i0.__class__ is Tensor:
+                try: o0 = empty(i0.shape[0], 64, dtype=dtype0, device=i0.device)
+                except (AttributeError, IndexError): return slow(i0, i1)
+                run(i0, i1, o0)
+                return o0
+            return slow(i0, i1)
+    """
+    import torch  # the caller has seen a torch tensor
+
+    names: dict[str, Any] = {"Tensor": torch.Tensor, "slow": slow, "run": run, "empty": torch.empty}
+    try:
+        lines = _output_lines(spec, names)
+    except _TooHard:
+        return slow
+    exec("\n".join(lines), names)
+    made: Callable[..., Any] = names["call"]
+    return made
+
+
+def _output_lines(spec: CallSpec, names: dict[str, Any]) -> list[str]:
+    if spec.first_tensor < 0 or not spec.outputs:
+        raise _TooHard
+    writer = _Writer(spec, names)
+    for at, index in enumerate(spec.inputs):
+        if spec.params[index].kind == "scalar":
+            writer.symbols[spec.params[index].symbol] = f"i{at}"
+    for symbol, (_, at, kind, d) in spec.symbol_sources.items():
+        if kind == "shape" and DType(spec.params[spec.inputs[at]].dtype).bits >= 8:
+            writer.symbols[symbol] = f"i{at}.shape[{d}]"
+    makes = []
+    everything = {index: f"i{at}" for at, index in enumerate(spec.inputs)}
+    for n, index in enumerate(spec.outputs):
+        p = spec.params[index]
+        if DType(p.dtype).bits < 8 or not p.shape:
+            raise _TooHard
+        names[f"dtype{n}"] = DType(p.dtype).as_torch()
+        sizes = ", ".join(writer.size(s) for s in p.shape)
+        makes.append(f"o{n} = empty({sizes}, dtype=dtype{n}, device=i{spec.first_tensor}.device)")
+        everything[index] = f"o{n}"
+    args = ", ".join(f"i{at}" for at in range(len(spec.inputs)))
+    results = ", ".join(f"o{n}" for n in range(len(spec.outputs)))
+    return [
+        f"def call({args}):",
+        f"  if i{spec.first_tensor}.__class__ is Tensor:",
+        "    try:",
+        *(f"      {m}" for m in makes),
+        f"    except (AttributeError, IndexError, RuntimeError, TypeError): return slow({args})",
+        f"    run({', '.join(everything[i] for i in range(len(spec.params)))})",
+        f"    return {results if len(makes) == 1 else f'[{results}]'}",
+        f"  return slow({args})",
+    ]
 
 
 class _Writer:

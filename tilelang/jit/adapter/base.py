@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from tilelang.engine import BACKENDS
 from tilelang.ir import DType
-from tilelang.runtime.dlpack import allocate
+from tilelang.runtime.dlpack import allocate, is_torch
+from tilelang.runtime.torch_call import torch_outputs
 
 if TYPE_CHECKING:
     from tilelang.config import Options
@@ -115,4 +116,25 @@ def with_outputs(spec: CallSpec, run: Callable[..., Any], on_cuda: bool) -> Call
         run(*everything)
         return made[0] if len(made) == 1 else made
 
-    return call
+    return _torch_first(spec, run, call)
+
+
+def _torch_first(
+    spec: CallSpec, run: Callable[..., Any], call: Callable[..., Any]
+) -> Callable[..., Any]:
+    """`call`, and for torch tensors, once there are any, a function made for this program."""
+    num_inputs = len(spec.inputs)
+    quick: Callable[..., Any] | None = None
+
+    def either(*args: Any) -> Any:
+        nonlocal quick
+        if len(args) != num_inputs:
+            return call(*args)
+        if quick is not None:
+            return quick(*args)
+        result = call(*args)
+        if any(map(is_torch, args)):
+            quick = torch_outputs(spec, run, call)
+        return result
+
+    return either

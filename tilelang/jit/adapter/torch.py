@@ -19,6 +19,7 @@ from tilelang.ir import DType
 from tilelang.runtime.dlpack import is_numpy
 from tilelang.runtime.launch import CallSpec, ParamSpec, Size
 from tilelang.runtime.python_launch import CudaDevice, PythonLauncher
+from tilelang.runtime.torch_call import torch_outputs
 
 from .base import BaseKernelAdapter
 from .native import native_function, native_module
@@ -182,9 +183,9 @@ def _implementation(torch: Any, spec: CallSpec, launch: Callable[..., None]) -> 
         for i in places:
             everything.insert(spec.outputs[i], made[i])
         launch(*everything)
-        return made[0] if len(made) == 1 else tuple(made) if made else None
+        return made[0] if len(made) == 1 else made or None
 
-    return run
+    return torch_outputs(spec, launch, run) if spec.outputs else run
 
 
 def _fake(torch: Any, spec: CallSpec) -> Callable[..., Any]:
