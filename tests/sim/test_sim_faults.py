@@ -53,6 +53,12 @@ def test_a_read_only_argument(sim: Any) -> None:
     assert "must not change" in error.message
 
 
+def test_a_vector_that_begins_inside(sim: Any) -> None:
+    body = "tl::store_vec(&A[4 * threadIdx.x], tl::vec<int, 4>{{1, 2, 3, 4}});"
+    error = sim.fault("out_of_bounds", sim.kernel("int* A", body), ints(126)[:125])
+    assert "thread 31 writes 16 bytes at A+496, outside the 500 bytes of A" in error.message
+
+
 def test_the_line_is_named(sim: Any) -> None:
     error = sim.fault(
         "out_of_bounds", sim.kernel("int* A", "  const int t = 0;\n  A[64 + t] = 1;"), ints(64)

@@ -59,7 +59,8 @@ void Block::check_global(Fiber& fiber, uintptr_t address, size_t bytes, bool wri
       conflict(fiber, actor, found, writes, range_place(range, address + found.byte));
       return;
     }
-    const uintptr_t away = address < range.begin ? range.begin - address : address - range.begin - range.bytes;
+    const uintptr_t end = range.begin + range.bytes;  // an access may begin inside and end outside
+    const uintptr_t away = address < range.begin ? range.begin - address : address < end ? 0 : address - end;
     if (away < distance) distance = away, nearest = &range;
   }
   if (!writes && address - launch.code_begin < launch.code_end - launch.code_begin) return;  // a constant table
