@@ -73,6 +73,9 @@ class KernelFrame:
         if kind is not None or t is None or info is None:
             return
         body = t.leave(self._region)
+        source = t.attrs.get("import_source", "") + (info.annotations.get("prelude") or "")
+        if source:
+            info.annotations["prelude"] = source
         t.launch = None
         t.emit(
             Launch(

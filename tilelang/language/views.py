@@ -169,7 +169,7 @@ def call_extern(dtype: Any, name: Any, *args: Any) -> Any:
     if to.is_handle:
         t.emit(Evaluate(result, t.span()))
         return None
-    return t.bind(name, result)
+    return t.bind(f"{name}_result", result)
 
 
 def _pointer(a: Any) -> Any:
