@@ -60,7 +60,7 @@ PIPELINE: tuple[Pass, ...] = (
     _row("init_barriers"),
     _row("plan_pipeline"),
     _row("infer_layouts", _on_cuda),
-    _row("insert_syncs", _on_cuda),
+    _row("insert_syncs"),
     _row("lower_tile_ops", establishes="LOOP"),
     _row("serialize_threads", _on_cpu),
     _row("guard_bounds"),

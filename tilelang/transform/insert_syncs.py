@@ -63,14 +63,18 @@ _WAITS = ("cp_async_wait",)
 def run(func: PrimFunc, ctx: PassContext) -> PrimFunc:
     if not ctx.options.auto_sync:
         return func
-    return func.with_body(_launches(func.body))
+    return func.with_body(_launches(func.body, ctx.target.is_cpu))
 
 
-def _launches(s: Stmt) -> Stmt:
+def _launches(s: Stmt, cpu: bool) -> Stmt:
+    """On a CPU only kernels whose threads differ need barriers: there the threads' loops are cut."""
     if type(s) is Launch:
+        own = set(s.thread_vars)
+        if cpu and not any(x in own for x in walk(s.body) if type(x) is Var):
+            return s
         body = _Inserter(s).body(s.body)
         return Launch(s.grid, s.threads, s.block_vars, s.thread_vars, body, s.annotations, s.span)
-    return s.map_children(lambda c: _launches(c) if isinstance(c, Stmt) else c)  # type: ignore[no-any-return]
+    return s.map_children(lambda c: _launches(c, cpu) if isinstance(c, Stmt) else c)  # type: ignore[no-any-return]
 
 
 @dataclass

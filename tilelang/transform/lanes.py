@@ -47,7 +47,7 @@ from tilelang.ir import (
 )
 from tilelang.ir.expr import Compare
 
-from .scope import is_pure, uses
+from .scope import is_pure
 from .summary import statements
 
 
@@ -197,9 +197,14 @@ class Lanes:
         self.facts.bind(var, const(0, var.dtype), width)
         self.var = var
         self.width = width
+        self.dependent: dict[Expr, bool] = {var: True}
 
     def depends(self, e: Expr) -> bool:
-        return uses(e, self.var)
+        """Does the lane occur in `e`?"""
+        hit = self.dependent.get(e)
+        if hit is None:
+            hit = self.dependent[e] = any(map(self.depends, e.children))
+        return hit
 
     def step(self, e: Expr) -> int | None:
         """By how much `e` grows from lane to lane; None if not by a constant."""
@@ -208,7 +213,7 @@ class Lanes:
         if not e.dtype.is_int or e.dtype.lanes != 1:
             return None
         terms = self.facts.linear(e).terms
-        if any(a is not self.var and uses(a, self.var) for a in terms):
+        if any(a is not self.var and self.depends(a) for a in terms):
             return None
         return terms.get(self.var, 0)
 

@@ -28,6 +28,7 @@ from tilelang.ir import (
     Bind,
     Buffer,
     Builder,
+    Evaluate,
     Expr,
     For,
     Launch,
@@ -41,6 +42,7 @@ from tilelang.ir import (
     Var,
     address_of,
     as_expr,
+    call,
     const,
     const_int,
     effects,
@@ -65,6 +67,10 @@ __all__ = ["run"]
 
 PRODUCER_THREADS = 32
 WARPGROUP = 128
+CROWDED = 3 * WARPGROUP
+"""From so many consumers on the registers per thread are too few for their accumulators: the producer is a
+warpgroup of its own, which gives its registers away (PTX ISA, setmaxnreg: whole warpgroups only)."""
+PRODUCER_REGISTERS, CONSUMER_REGISTERS = 32, 160
 
 
 def run(func: PrimFunc, ctx: PassContext) -> PrimFunc:
@@ -125,7 +131,7 @@ def _plan(s: Launch, loops: list[For], func: PrimFunc, ctx: PassContext) -> Plan
         raise Declined("the loop has a schedule of the user's")
     if threads % WARPGROUP or s.threads[1] * s.threads[2] != 1:
         raise Declined(f"{s.threads} threads are not whole warpgroups of {WARPGROUP} along x")
-    if threads + PRODUCER_THREADS > ctx.target.max_threads:
+    if threads + _producer_threads(threads) > ctx.target.max_threads:
         raise Declined(f"no room for a producer warp beside {threads} threads")
     allocs, producers, consumers = split_producers(
         loop, inline_binds(normalize(flatten(loop.body))), s
@@ -153,6 +159,10 @@ def _workers(s: Launch, plan: Plan, ctx: PassContext) -> int | None:
     return int(ctx.target.num_sms)
 
 
+def _producer_threads(consumers: int) -> int:
+    return WARPGROUP if consumers >= CROWDED else PRODUCER_THREADS
+
+
 def _check_ops(s: Launch, plan: Plan, func: PrimFunc, ctx: PassContext) -> None:
     lower = kernel_context(s, func, ctx)
     for p in plan.producers:
@@ -170,14 +180,22 @@ def _check_ops(s: Launch, plan: Plan, func: PrimFunc, ctx: PassContext) -> None:
     for g in gemms:
         op: Any = g.op
         reason = operand_why_not(op, replace(lower, threads=prod(s.threads)))
-        if reason is None and not (op.a.buffer in staged and op.b.buffer in staged):
-            reason = "an operand is not staged by the loop"
+        if reason is None and op.b.buffer not in staged:
+            reason = "B is not staged by the loop"
+        if reason is None and _written_in(op.a.buffer, plan.consumers, staged):
+            reason = f"{op.a.buffer.name} is written to shared memory in the loop"
         if reason is not None:
             raise Declined(f"gemm: {reason}")
     for c in plan.consumers:
         others = [a for a in effects(c).accesses if a.buffer.root() in staged]
         if others and not (type(c) is TileStmt and c.op.name == "gemm"):
             raise Declined("a staged operand is used outside of a gemm")
+
+
+def _written_in(buffer: Buffer, stmts: list[Stmt], staged: set[Buffer]) -> bool:
+    if not buffer.is_shared or buffer in staged:
+        return False
+    return any(a.buffer.root() is buffer.root() for x in stmts for a in effects(x).writes)
 
 
 def _check_scalars(plan: Plan) -> None:
@@ -218,13 +236,18 @@ class _Emitter:
         s, plan = self.launch, self.plan
         allocs, values, work = self._split_before()
         produce = self._per_tile(values, lambda done: self._produce(done))
-        consume = self._per_tile(values, lambda done: seq(work, self._consume(done), plan.after))
-        about = {"name": "producer", "elected": True}
-        producer = Role(self.threads, PRODUCER_THREADS, produce, about, self.span)
-        consumer = Role(0, self.threads, consume, {"name": "consumers"}, self.span)
+        consume = self._per_tile(
+            values, lambda done: seq(work, self._publish(), self._consume(done), plan.after)
+        )
+        extra = _producer_threads(self.threads)
+        about: list[dict[str, Any]] = [{"name": "producer", "elected": True}, {"name": "consumers"}]
+        if extra == WARPGROUP:
+            about[0]["registers"], about[1]["registers"] = -PRODUCER_REGISTERS, CONSUMER_REGISTERS
+        producer = Role(self.threads, extra, produce, about[0], self.span)
+        consumer = Role(0, self.threads, consume, about[1], self.span)
         shared = [] if plan.workers else values
         body = seq(allocs, shared, plan.allocs, self._barriers(), producer, consumer)
-        threads = (self.threads + PRODUCER_THREADS, 1, 1)
+        threads = (self.threads + extra, 1, 1)
         grid, blocks = (
             (s.grid, s.block_vars)
             if self.worker is None
@@ -253,6 +276,18 @@ class _Emitter:
             b.emit(values)
             b.emit(body(b.bind("done", t * self.plan.loop.extent)))
         return refresh(b.finish())  # each role binds values of its own
+
+    def _publish(self) -> list[Stmt]:
+        """Operands that the consumers wrote before the loop become visible to the async proxy."""
+        staged = set(self.ring)
+        for c in self.plan.consumers:
+            for x in walk(c):
+                if type(x) is TileStmt and x.op.name == "gemm":
+                    a = x.op.a.buffer  # type: ignore[attr-defined]
+                    if a.is_shared and a not in staged:
+                        fence = Evaluate(call("fence_proxy_async"), self.span)
+                        return [fence, Evaluate(call("sync_threads"), self.span)]
+        return []
 
     def _split_before(self) -> tuple[list[Stmt], list[Stmt], list[Stmt]]:
         """(allocations, pure values that both roles may need, the consumers' statements)."""

@@ -219,6 +219,7 @@ class _Group:
             self.lanes = Lanes(
                 outer.facts.under(taken), self.lane, const(self.width, self.var.dtype)
             )
+            self.lanes.dependent = outer.dependent
             with self.builder.if_(outer.at(taken)):
                 for x in flatten(body):
                     self.stmt(x, at, in_order)

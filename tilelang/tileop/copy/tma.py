@@ -70,10 +70,14 @@ def boxes_of(layout: Layout | None, shape: tuple[int, ...], bits: int) -> Boxes 
 def _sides(op: Copy) -> tuple[Region, Region] | None:
     """(global region, shared region), or None."""
     if op.src.buffer.is_global and op.dst.buffer.is_shared:
-        return op.src, op.dst
+        return op.source, op.target
     if op.dst.buffer.is_global and op.src.buffer.is_shared:
-        return op.dst, op.src
+        return op.target, op.source
     return None
+
+
+def _loads(op: Copy) -> bool:
+    return op.src.buffer.is_global
 
 
 def tma_why_not(op: Copy, ctx: LowerContext) -> str | None:
@@ -88,7 +92,7 @@ def tma_why_not(op: Copy, ctx: LowerContext) -> str | None:
     if g.dtype is not s.dtype:
         return f"it cannot convert {op.src.dtype} to {op.dst.dtype}"
     safe = ctx.safe_values.get(g.buffer)
-    if op.src is g and safe is not None and not is_const(safe, 0):
+    if _loads(op) and safe is not None and not is_const(safe, 0):
         return f"outside of {g.buffer.name} it gives 0, not {safe}"
     return _geometry(op, g, s, ctx)
 
@@ -132,7 +136,7 @@ def _emit(op: Copy, ctx: LowerContext, b: Builder) -> None:
     boxes = boxes_of(ctx.layouts.get(s.buffer), shape, s.dtype.bits)
     if boxes is None:
         raise LayoutError(
-            f"TMA cannot {'fill' if op.src is g else 'read'} {s.buffer.name}: its layout {ctx.layouts.get(s.buffer)} is not "
+            f"TMA cannot {'fill' if _loads(op) else 'read'} {s.buffer.name}: its layout {ctx.layouts.get(s.buffer)} is not "
             "made of boxes",
             code="TL1153",
             span=b.span,
@@ -141,7 +145,7 @@ def _emit(op: Copy, ctx: LowerContext, b: Builder) -> None:
     desc = _descriptor(g, boxes, ctx)
     leader = ctx.tid == 0 if ctx.annotations.get("leader") else const(True)
     with b.if_(leader):
-        if ctx.annotations.get("leader") and op.src is g:
+        if ctx.annotations.get("leader") and _loads(op):
             b.call("mbar_announce", ctx.annotations["barrier"], tile_bytes(op))
         _issue(op, ctx, b, boxes, desc)
         if ctx.annotations.get("commit"):
@@ -149,13 +153,15 @@ def _emit(op: Copy, ctx: LowerContext, b: Builder) -> None:
 
 
 def _issue(op: Copy, ctx: LowerContext, b: Builder, boxes: Boxes, desc: Var) -> None:
-    g, s = _sides(op) or (op.src, op.dst)
+    sides = _sides(op)
+    assert sides is not None
+    g, s = sides
     for n in range(boxes.count):
         place = [*s.offsets[:-1], s.offsets[-1] + n * boxes.inner]
         coords = [*reversed(g.offsets)]
         coords[0] = coords[0] + n * boxes.inner
         at = address_of(s.buffer, *place)
-        if op.src is g:
+        if _loads(op):
             args = [at, desc, ctx.annotations["barrier"], *coords]
             b.emit(Evaluate(call("tma_load", args), b.span))
         else:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from tilelang.ir import (
     Buffer,
-    Evaluate,
     Expr,
     Region,
     address_of,
@@ -24,12 +23,12 @@ from tilelang.ir import (
     const,
     const_int,
 )
-from tilelang.layout import Layout, make_swizzled, wgmma_c
+from tilelang.layout import Layout, make_swizzled, wgmma_a, wgmma_c
 
 from ..base import LowerContext, Lowering
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from tilelang.ir import Builder
 
@@ -68,12 +67,18 @@ def _why_not(op: Gemm, ctx: LowerContext) -> str | None:
     return operand_why_not(op, ctx)
 
 
+def _register_a(op: Gemm) -> bool:
+    return op.a.buffer.is_fragment and op.a.is_whole and not op.trans_a
+
+
 def operand_why_not(op: Gemm, ctx: LowerContext) -> str | None:
     """What speaks against wgmma when TMA stages the operands."""
     if (str(op.a.dtype), str(op.c.dtype)) not in _TYPES or op.b.dtype is not op.a.dtype:
         return f"there is no such wgmma for {op.a.dtype} x {op.b.dtype} -> {op.c.dtype}"
-    if not (op.a.buffer.is_shared and op.b.buffer.is_shared):
-        return "A or B is not in shared memory"
+    if not op.b.buffer.is_shared:
+        return "B is not in shared memory"
+    if not op.a.buffer.is_shared and not _register_a(op):
+        return "A is neither in shared memory nor a whole fragment that is not transposed"
     if not op.c.buffer.is_fragment or not op.c.is_whole:
         return "C is not a whole fragment"
     sizes = _sizes(op)
@@ -86,7 +91,7 @@ def operand_why_not(op: Gemm, ctx: LowerContext) -> str | None:
         return f"{ctx.threads} threads are not whole warpgroups of {WARPGROUP}"
     if _partition(m, n, ctx.threads // WARPGROUP) is None:
         return f"{ctx.threads // WARPGROUP} warpgroups cannot divide a {m} x {n} tile into multiples of {ATOM_M} x 8"
-    for r in (op.a, op.b):
+    for r in (op.b,) if _register_a(op) else (op.a, op.b):
         if (const_int(r.extents[-1]) or 0) * r.dtype.bits // 8 % 32:
             return f"rows of {r.buffer.name} are no multiple of 32 bytes"
         if (const_int(r.extents[-2]) or 0) % 8:
@@ -103,12 +108,12 @@ def box_layout(buffer: Buffer) -> Layout:
 def _layouts(op: Gemm, ctx: LowerContext) -> Mapping[Buffer, Any]:
     sizes = _sizes(op)
     assert sizes is not None
-    m, n, _ = sizes
+    m, n, k = sizes
     parts = _partition(m, n, ctx.threads // WARPGROUP)
     assert parts is not None
     return {
         op.c.buffer: wgmma_c(m, n, *parts),
-        op.a.buffer: box_layout(op.a.buffer),
+        op.a.buffer: wgmma_a(m, k, *parts) if _register_a(op) else box_layout(op.a.buffer),
         op.b.buffer: box_layout(op.b.buffer),
     }
 
@@ -162,37 +167,45 @@ def _emit(op: Gemm, ctx: LowerContext, b: Builder) -> None:
     m, n, k = sizes
     parts = _partition(m, n, ctx.threads // WARPGROUP)
     assert parts is not None
-    tiles, cols = m // parts[0] // ATOM_M, n // parts[1]
-    a, bb = Operand.of(op.a, not op.trans_a), Operand.of(op.b, op.trans_b)
+    tiles, cols, steps = m // parts[0] // ATOM_M, n // parts[1], k // ATOM_K
+    bb = Operand.of(op.b, op.trans_b)
     regs = ctx.registers[op.c.buffer]
     clear = as_expr(op.clear_accum)
     with b.if_(clear), b.for_("r", regs.shape[0], kind="unroll") as r:
         b.store(regs, (r,), 0)
     group = ctx.warpgroup if ctx.warpgroup is not None else warpgroup_index(b, ctx)
-    a_off = a.outer_offset(group // parts[1] * (m // parts[0]))
     b_off = bb.outer_offset(group % parts[1] * cols) if parts[1] > 1 else const(0)
-    da = b.bind("desc_a", a.descriptor() + cast(a_off // 16, "uint64"))
     db = b.bind("desc_b", bb.descriptor() + cast(b_off // 16, "uint64"))
-    name = f"wgmma_m64n{cols}k16_{_NAMES[op.a.dtype]}_f32_ss"
+    left = _left_operand(op, ctx, b, group // parts[1] * (m // parts[0]), steps)
+    form = "rs" if _register_a(op) else "ss"
+    name = f"wgmma_m64n{cols}k16_{_NAMES[op.a.dtype]}_f32_{form}"
     b.call("wgmma_fence")
-    with b.for_("ki", k // ATOM_K, kind="unroll") as ki, b.for_("mi", tiles, kind="unroll") as mi:
-        at_a = da + cast((a.k_offset(ki) + a.outer_offset(mi * ATOM_M)) // 16, "uint64")
+    with (
+        b.for_("ki", steps, kind="unroll") as ki,
+        b.for_("mi", tiles, kind="unroll") as mi,
+    ):
         at_b = db + cast(as_expr(bb.k_offset(ki)) // 16, "uint64")
-        args = (
-            int(op.trans_a),
-            int(not op.trans_b),
-            address_of(regs, mi * (cols // 2)),
-            at_a,
-            at_b,
-            1,
-        )
-        b.emit(Evaluate(call(name, args), b.span))
+        at_c = address_of(regs, mi * (cols // 2))
+        b.call(name, int(op.trans_a), int(not op.trans_b), at_c, left(mi, ki), at_b, 1)
     b.call("wgmma_commit")
     if ctx.annotations.get("in_flight"):
         if not any(regs is r for r in ctx.in_flight):
             ctx.in_flight.append(regs)
     else:
         wait_for(b, 0, [regs])
+
+
+def _left_operand(
+    op: Gemm, ctx: LowerContext, b: Builder, first_row: Expr, steps: int
+) -> Callable[[Expr, Expr], Expr]:
+    """(row tile, k step) -> the A operand there: registers, or a descriptor."""
+    if _register_a(op):
+        regs = ctx.registers[op.a.buffer]
+        return lambda mi, ki: address_of(regs, (mi * steps + ki) * 8)
+    a = Operand.of(op.a, not op.trans_a)
+    start = a.outer_offset(first_row)
+    da = b.bind("desc_a", a.descriptor() + cast(start // 16, "uint64"))
+    return lambda mi, ki: da + cast((a.k_offset(ki) + a.outer_offset(mi * ATOM_M)) // 16, "uint64")
 
 
 def warpgroup_index(b: Builder, ctx: LowerContext) -> Expr:
