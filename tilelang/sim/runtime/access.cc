@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every load and store of a kernel comes through here.
 //
-// Kernels are compiled with -fsanitize=thread, which calls __tsan_read4(p) before a load of 4 bytes,
-// and so on. The functions of that interface are ours; the sanitizer's own library is not linked.
+// Kernels are compiled with -fsanitize=thread, which calls __tsan_read4(p) before a load of 4
+// bytes, and so on. The functions of that interface are ours; the sanitizer's own library is not
+// linked.
 #include <string.h>
 
 #include "block.h"
@@ -13,7 +14,8 @@ namespace sim {
 
 namespace {
 
-constexpr size_t kNearby = 64 << 10;  // how far outside the arena an access still counts as one of shared memory
+constexpr size_t kNearby =
+    64 << 10;  // how far outside the arena an access still counts as one of shared memory
 
 // What stands for a store that changes nothing: like a read, it must come before the next change.
 Actor remembered(Actor actor) {
@@ -27,20 +29,24 @@ std::string range_place(const GlobalRange& range, uintptr_t address) {
 
 }  // namespace
 
-void Block::check_shared(Fiber& fiber, size_t offset, size_t bytes, bool writes, const Actor& actor, bool plain_store) {
+void Block::check_shared(Fiber& fiber, size_t offset, size_t bytes, bool writes, const Actor& actor,
+                         bool plain_store) {
   if (offset + bytes > shared_bytes || offset > shared_bytes)
-    fail(fiber, "out_of_bounds",
-         format("%s %s %zu bytes at shared%+lld, outside the %zu bytes of shared memory%s",
-                name_of(actor.agent).c_str(), writes ? "writes" : "reads", bytes, static_cast<long long>(offset),
-                launch.shared_bytes, site_text(actor.site).c_str()));
+    fail(
+        fiber, "out_of_bounds",
+        format("%s %s %zu bytes at shared%+lld, outside the %zu bytes of shared memory%s",
+               name_of(actor.agent).c_str(), writes ? "writes" : "reads", bytes,
+               static_cast<long long>(offset), launch.shared_bytes, site_text(actor.site).c_str()));
   const Conflict found = shadow.shared(offset, bytes, writes, actor);
   if (found.fault == Fault::kNone) return;
-  const bool doubtful = plain_store && doubt(fiber, actor, found, reinterpret_cast<void*>(shared_base + offset), bytes);
+  const bool doubtful = plain_store && doubt(fiber, actor, found,
+                                             reinterpret_cast<void*>(shared_base + offset), bytes);
   if (doubtful) shadow.shared(offset, bytes, false, remembered(actor));
   conflict(fiber, actor, found, writes, format("shared+%zu", offset + found.byte));
 }
 
-void Block::check_global(Fiber& fiber, uintptr_t address, size_t bytes, bool writes, const Actor& actor, bool plain_store) {
+void Block::check_global(Fiber& fiber, uintptr_t address, size_t bytes, bool writes,
+                         const Actor& actor, bool plain_store) {
   const GlobalRange* nearest = nullptr;
   uintptr_t distance = ~uintptr_t{0};
   for (const GlobalRange& range : launch.ranges) {
@@ -48,33 +54,43 @@ void Block::check_global(Fiber& fiber, uintptr_t address, size_t bytes, bool wri
       if (!range.writable) {
         if (writes)
           fail(fiber, "read_only",
-               format("%s writes %s, an argument that the kernel must not change%s", name_of(actor.agent).c_str(),
-                      range_place(range, address).c_str(), site_text(actor.site).c_str()));
+               format("%s writes %s, an argument that the kernel must not change%s",
+                      name_of(actor.agent).c_str(), range_place(range, address).c_str(),
+                      site_text(actor.site).c_str()));
         return;  // nobody writes it: nothing to race with
       }
       const Conflict found = shadow.global(address, bytes, writes, actor);
       if (found.fault == Fault::kNone) return;
-      const bool doubtful = plain_store && doubt(fiber, actor, found, reinterpret_cast<void*>(address), bytes);
+      const bool doubtful =
+          plain_store && doubt(fiber, actor, found, reinterpret_cast<void*>(address), bytes);
       if (doubtful) shadow.global(address, bytes, false, remembered(actor));
       conflict(fiber, actor, found, writes, range_place(range, address + found.byte));
       return;
     }
     const uintptr_t end = range.begin + range.bytes;  // an access may begin inside and end outside
-    const uintptr_t away = address < range.begin ? range.begin - address : address < end ? 0 : address - end;
+    const uintptr_t away = address < range.begin ? range.begin - address
+                           : address < end       ? 0
+                                                 : address - end;
     if (away < distance) distance = away, nearest = &range;
   }
-  if (!writes && address - launch.code_begin < launch.code_end - launch.code_begin) return;  // a constant table
+  if (!writes && address - launch.code_begin < launch.code_end - launch.code_begin)
+    return;  // a constant table
   std::string where = format("address 0x%llx", static_cast<unsigned long long>(address));
   if (nearest && distance < (64 << 20))
-    where = range_place(*nearest, address) + format(", outside the %zu bytes of %s", nearest->bytes, nearest->name.c_str());
+    where = range_place(*nearest, address) +
+            format(", outside the %zu bytes of %s", nearest->bytes, nearest->name.c_str());
   fail(fiber, "out_of_bounds",
-       format("%s %s %zu bytes at %s%s", name_of(actor.agent).c_str(), writes ? "writes" : "reads", bytes,
-              where.c_str(), site_text(actor.site).c_str()));
+       format("%s %s %zu bytes at %s%s", name_of(actor.agent).c_str(), writes ? "writes" : "reads",
+              bytes, where.c_str(), site_text(actor.site).c_str()));
 }
 
-bool Block::doubt(Fiber& fiber, const Actor& actor, const Conflict& found, const void* p, size_t bytes) {
-  const bool unordered = found.fault == Fault::kWriteAfterWrite || found.fault == Fault::kWriteAfterRead;
-  if (!unordered || actor.atomic || found.other >= thread_count() || bytes > sizeof fiber.doubt.before) return false;
+bool Block::doubt(Fiber& fiber, const Actor& actor, const Conflict& found, const void* p,
+                  size_t bytes) {
+  const bool unordered =
+      found.fault == Fault::kWriteAfterWrite || found.fault == Fault::kWriteAfterRead;
+  if (!unordered || actor.atomic || found.other >= thread_count() ||
+      bytes > sizeof fiber.doubt.before)
+    return false;
   fiber.doubt.place = static_cast<const unsigned char*>(p);
   fiber.doubt.bytes = bytes;
   memcpy(fiber.doubt.before, p, bytes);
@@ -84,10 +100,12 @@ bool Block::doubt(Fiber& fiber, const Actor& actor, const Conflict& found, const
 void Block::settle(Fiber& fiber) {
   const unsigned char* place = fiber.doubt.place;
   fiber.doubt.place = nullptr;
-  if (memcmp(place, fiber.doubt.before, fiber.doubt.bytes) != 0) fail(fiber, "race", fiber.doubt.verdict);
+  if (memcmp(place, fiber.doubt.before, fiber.doubt.bytes) != 0)
+    fail(fiber, "race", fiber.doubt.verdict);
 }
 
-void Block::access(Fiber& fiber, const void* p, size_t bytes, bool writes, const Actor& actor, bool plain_store) {
+void Block::access(Fiber& fiber, const void* p, size_t bytes, bool writes, const Actor& actor,
+                   bool plain_store) {
   const size_t offset = shared_offset(p);
   if (offset < shared_bytes || offset + kNearby < kNearby || offset < shared_bytes + kNearby)
     check_shared(fiber, offset, bytes, writes, actor, plain_store);
@@ -101,33 +119,40 @@ static void check_registers(Fiber& fiber, uintptr_t address, size_t bytes, bool 
     for (const StackRange& range : fiber.operands)
       if (address < range.end && address + bytes > range.begin) fiber.needs_wgmma_fence = true;
   for (const StackRange& range : fiber.in_flight) {
-    if (address + bytes <= range.begin || address >= range.end || (!writes && !range.written)) continue;
-    fiber.block->fail(fiber, "missing_wait",
-                      format("thread %u %s a register%s that the unfinished wgmma%s %s: wgmma_wait must come first",
-                             fiber.id, writes ? "changes" : "reads", site_text(site).c_str(),
-                             site_text(range.site).c_str(), range.written ? "writes" : "reads"));
+    if (address + bytes <= range.begin || address >= range.end || (!writes && !range.written))
+      continue;
+    fiber.block->fail(
+        fiber, "missing_wait",
+        format(
+            "thread %u %s a register%s that the unfinished wgmma%s %s: wgmma_wait must come first",
+            fiber.id, writes ? "changes" : "reads", site_text(site).c_str(),
+            site_text(range.site).c_str(), range.written ? "writes" : "reads"));
   }
 }
 
-static inline void on_access(const void* p, size_t bytes, bool writes, const void* code, size_t alignment = 1) {
+static inline void on_access(const void* p, size_t bytes, bool writes, const void* code,
+                             size_t alignment = 1) {
   Fiber* fiber = current;
   if (!fiber) return;
   Block& block = *fiber->block;
   const uintptr_t address = reinterpret_cast<uintptr_t>(p);
   if (!block.check && !block.count_traffic) return;
   if (__builtin_expect(fiber->doubt.place != nullptr, 0)) block.settle(*fiber);
-  const Site site = static_cast<Site>(reinterpret_cast<uintptr_t>(code) - block.launch.code_begin) & ~kLineSite;
+  const Site site =
+      static_cast<Site>(reinterpret_cast<uintptr_t>(code) - block.launch.code_begin) & ~kLineSite;
   if (address - fiber->stack < Stacks::kSize) {
-    if (__builtin_expect(!fiber->operands.empty(), 0)) check_registers(*fiber, address, bytes, writes, site);
+    if (__builtin_expect(!fiber->operands.empty(), 0))
+      check_registers(*fiber, address, bytes, writes, site);
     return;
   }
   ++block.counters.accesses;
   if (block.count_traffic) block.count_access(*fiber, p, bytes, writes, site);
   if (!block.check) return;
   if (__builtin_expect((address & (alignment - 1)) != 0, 0))
-    block.fail(*fiber, "misaligned",
-               format("thread %u %s %zu bytes at an address that is not a multiple of %zu%s", fiber->id,
-                      writes ? "writes" : "reads", bytes, alignment, site_text(site).c_str()));
+    block.fail(
+        *fiber, "misaligned",
+        format("thread %u %s %zu bytes at an address that is not a multiple of %zu%s", fiber->id,
+               writes ? "writes" : "reads", bytes, alignment, site_text(site).c_str()));
   block.access(*fiber, p, bytes, writes, block.actor_of(*fiber, site), writes);
 }
 
@@ -139,7 +164,8 @@ static void on_volatile(const void* p, size_t bytes, bool writes, const void* co
   const uintptr_t address = reinterpret_cast<uintptr_t>(p);
   if (address - fiber->stack < Stacks::kSize) return;
   if (block.check) {
-    Actor actor = block.actor_of(*fiber, static_cast<Site>(reinterpret_cast<uintptr_t>(code) - block.launch.code_begin));
+    Actor actor = block.actor_of(
+        *fiber, static_cast<Site>(reinterpret_cast<uintptr_t>(code) - block.launch.code_begin));
     actor.atomic = true;
     block.access(*fiber, p, bytes, writes, actor);
   }
@@ -148,7 +174,8 @@ static void on_volatile(const void* p, size_t bytes, bool writes, const void* co
 
 void Block::poll(Fiber& fiber) {
   if (++polls % kPollsPerLook == 0 && out_of_time(launch))
-    fail(fiber, "timeout", format("thread %u still polls memory after %.1f s", fiber.id, launch.time_limit));
+    fail(fiber, "timeout",
+         format("thread %u still polls memory after %.1f s", fiber.id, launch.time_limit));
   scheduler.yield();
 }
 

@@ -14,7 +14,8 @@ template <class T>
 T combine(T old, T value, int op) {
   switch (op) {
     case TLSIM_ATOMIC_ADD: return static_cast<T>(old + value);
-    case TLSIM_ATOMIC_MAX: return old != old ? value : value > old ? value : old;  // a NaN is ignored
+    case TLSIM_ATOMIC_MAX:
+      return old != old ? value : value > old ? value : old;  // a NaN is ignored
     case TLSIM_ATOMIC_MIN: return old != old ? value : value < old ? value : old;
     default: return value;
   }
@@ -29,7 +30,8 @@ void update(void* p, const void* value, void* old, int op, Load load, Store stor
   const T x = load(operand);
   while (true) {
     const Word next = op == TLSIM_ATOMIC_EXCHANGE ? operand : store(combine<T>(load(seen), x, op));
-    if (__atomic_compare_exchange_n(word, &seen, next, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) break;
+    if (__atomic_compare_exchange_n(word, &seen, next, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+      break;
   }
   memcpy(old, &seen, sizeof seen);
 }
@@ -58,8 +60,11 @@ extern "C" void tlsim_atomic(void* p, const void* value, void* old, int op, int 
   const size_t bytes = static_cast<size_t>(element_bytes(static_cast<TlsimType>(type)));
   ++block.counters.atomics;
   if (reinterpret_cast<uintptr_t>(p) % bytes)
-    block.fail(self, "misaligned", format("thread %u: an atomic update of %zu bytes at an address that is not a multiple of it%s",
-                                          self.id, bytes, site_text(at_line(line)).c_str()));
+    block.fail(
+        self, "misaligned",
+        format(
+            "thread %u: an atomic update of %zu bytes at an address that is not a multiple of it%s",
+            self.id, bytes, site_text(at_line(line)).c_str()));
   if (block.check) {
     Actor actor = block.actor_of(self, at_line(line));
     actor.atomic = true;
@@ -77,8 +82,10 @@ extern "C" void tlsim_atomic(void* p, const void* value, void* old, int op, int 
     case TLSIM_U64: return update_plain<uint64_t, uint64_t>(p, value, old, op);
     case TLSIM_F32: return update_plain<float, uint32_t>(p, value, old, op);
     case TLSIM_F64: return update_plain<double, uint64_t>(p, value, old, op);
-    case TLSIM_F16: return update<float, uint16_t>(p, value, old, op, tlsim_f16_to_f32, tlsim_f32_to_f16);
-    case TLSIM_BF16: return update<float, uint16_t>(p, value, old, op, tlsim_bf16_to_f32, tlsim_f32_to_bf16);
+    case TLSIM_F16:
+      return update<float, uint16_t>(p, value, old, op, tlsim_f16_to_f32, tlsim_f32_to_f16);
+    case TLSIM_BF16:
+      return update<float, uint16_t>(p, value, old, op, tlsim_bf16_to_f32, tlsim_f32_to_bf16);
     default: block.fail(self, "unsupported", "an atomic update of this type");
   }
 }

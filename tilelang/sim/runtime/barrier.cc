@@ -19,7 +19,8 @@ void complete(Block& block, Barrier& barrier) {
   barrier.arrived = barrier.expected = 0;
 }
 
-void arrive(Block& block, Fiber& self, Barrier& barrier, unsigned expected, bool waits, const char* what, int id, int line) {
+void arrive(Block& block, Fiber& self, Barrier& barrier, unsigned expected, bool waits,
+            const char* what, int id, int line) {
   if (barrier.arrived == 0) {
     barrier.expected = expected;
     barrier.line = line;
@@ -56,9 +57,11 @@ void tlsim_sync_threads(int line) {
   Barrier& barrier = block.barriers[0];
   if (barrier.arrived && barrier.line != line)
     block.fail(self, "divergence",
-               format("thread %u is at sync_threads%s while others wait at sync_threads%s: all threads of the block "
+               format("thread %u is at sync_threads%s while others wait at sync_threads%s: all "
+                      "threads of the block "
                       "must reach the same one",
-                      self.id, site_text(at_line(line)).c_str(), site_text(at_line(barrier.line)).c_str()));
+                      self.id, site_text(at_line(line)).c_str(),
+                      site_text(at_line(barrier.line)).c_str()));
   if (barrier.arrived == 0) ++block.counters.barriers;
   arrive(block, self, barrier, block.alive, true, "sync_threads", 0, line);
 }
@@ -67,14 +70,19 @@ void tlsim_named_barrier(int id, int count, int waits, int line) {
   Fiber& self = *current;
   Block& block = *self.block;
   const char* what = waits ? "named_barrier_sync" : "named_barrier_arrive";
-  if (id < 0 || id > 15 || count <= 0 || count % 32 || count > static_cast<int>((block.thread_count() + 31) / 32 * 32))
-    block.fail(self, "barrier", format("%s(%d, %d)%s: the id must be 0 to 15, and the count a multiple of 32 up to the "
-                                       "size of the block", what, id, count, site_text(at_line(line)).c_str()));
+  if (id < 0 || id > 15 || count <= 0 || count % 32 ||
+      count > static_cast<int>((block.thread_count() + 31) / 32 * 32))
+    block.fail(
+        self, "barrier",
+        format("%s(%d, %d)%s: the id must be 0 to 15, and the count a multiple of 32 up to the "
+               "size of the block",
+               what, id, count, site_text(at_line(line)).c_str()));
   Barrier& barrier = block.barriers[id];
   if (barrier.arrived && barrier.expected != static_cast<unsigned>(count))
-    block.fail(self, "barrier", format("named barrier %d is used with count %d%s, but others came with count %u%s", id, count,
-                                       site_text(at_line(line)).c_str(), barrier.expected,
-                                       site_text(at_line(barrier.line)).c_str()));
+    block.fail(self, "barrier",
+               format("named barrier %d is used with count %d%s, but others came with count %u%s",
+                      id, count, site_text(at_line(line)).c_str(), barrier.expected,
+                      site_text(at_line(barrier.line)).c_str()));
   if (barrier.arrived == 0) ++block.counters.named_barriers;
   arrive(block, self, barrier, static_cast<unsigned>(count), waits != 0, what, id, line);
 }

@@ -70,7 +70,8 @@ Block::Block(Launch& launch, Scheduler& scheduler) : launch(launch), scheduler(s
   stacks.reserve(count);
   warps.resize((count + 31) / 32);
   warpgroups.resize((count + 127) / 128);
-  shared_memory.reset(new unsigned char[launch.shared_bytes + kStaticShared + 2 * kMargin + kAlignment]);
+  shared_memory.reset(
+      new unsigned char[launch.shared_bytes + kStaticShared + 2 * kMargin + kAlignment]);
   const uintptr_t begin = reinterpret_cast<uintptr_t>(shared_memory.get()) + kMargin;
   shared_base = (begin + kAlignment - 1) / kAlignment * kAlignment;
 }
@@ -207,29 +208,33 @@ void Block::fail(const Fiber&, const char* kind, const std::string& text) {
   __builtin_unreachable();
 }
 
-void Block::conflict(Fiber& fiber, const Actor& actor, const Conflict& found, bool writes, const std::string& place) {
+void Block::conflict(Fiber& fiber, const Actor& actor, const Conflict& found, bool writes,
+                     const std::string& place) {
   const std::string who = name_of(actor.agent), other = name_of(found.other);
   const std::string here = site_text(actor.site), there = site_text(found.site);
   if (found.fault == Fault::kUninitialised) {
     // Goes on: a write that comes later and is unordered explains more than this does.
     if (uninitialised.empty())
-      uninitialised = format("%s reads %s%s, which nothing has written", who.c_str(), place.c_str(), here.c_str());
+      uninitialised = format("%s reads %s%s, which nothing has written", who.c_str(), place.c_str(),
+                             here.c_str());
     return;
   }
   if (found.fault == Fault::kNoProxyFence)
-    fail(fiber, "missing_fence",
-         format("%s reads %s%s through the async proxy; %s wrote it%s through the generic proxy and no "
-                "fence_proxy_async came between",
-                who.c_str(), place.c_str(), here.c_str(), other.c_str(), there.c_str()));
+    fail(
+        fiber, "missing_fence",
+        format(
+            "%s reads %s%s through the async proxy; %s wrote it%s through the generic proxy and no "
+            "fence_proxy_async came between",
+            who.c_str(), place.c_str(), here.c_str(), other.c_str(), there.c_str()));
   const bool after_read = found.fault == Fault::kWriteAfterRead;
   if (found.other >= thread_count())
     fail(fiber, "missing_wait",
-         format("%s %s %s%s, but %s%s may still be %s it: nothing waits for that in between", who.c_str(),
-                writes ? "writes" : "reads", place.c_str(), here.c_str(), other.c_str(), there.c_str(),
-                after_read ? "reading" : "writing"));
+         format("%s %s %s%s, but %s%s may still be %s it: nothing waits for that in between",
+                who.c_str(), writes ? "writes" : "reads", place.c_str(), here.c_str(),
+                other.c_str(), there.c_str(), after_read ? "reading" : "writing"));
   const std::string race =
-      format("data race on %s: %s %s it%s, and %s %s it%s, with nothing that orders the two", place.c_str(),
-             who.c_str(), writes ? "writes" : "reads", here.c_str(), other.c_str(),
+      format("data race on %s: %s %s it%s, and %s %s it%s, with nothing that orders the two",
+             place.c_str(), who.c_str(), writes ? "writes" : "reads", here.c_str(), other.c_str(),
              after_read ? "read" : "wrote", there.c_str());
   if (!fiber.doubt.place) fail(fiber, "race", race);
   fiber.doubt.verdict = race;
@@ -248,8 +253,8 @@ void Block::describe_deadlock() {
     if (fiber.wait_detail != kNoDetail) what += format(" %" PRIu64, fiber.wait_detail);
     what += site_text(fiber.wait_site);
     if (const MBarrier* barrier = fiber.waits_on)
-      what += format(" (phase %u lacks %u arrivals and %lld bytes)", barrier->phase, barrier->pending,
-                     static_cast<long long>(barrier->bytes));
+      what += format(" (phase %u lacks %u arrivals and %lld bytes)", barrier->phase,
+                     barrier->pending, static_cast<long long>(barrier->bytes));
     if (!groups.empty() && groups.back().what == what)
       groups.back().last = fiber.id;
     else
@@ -262,7 +267,8 @@ void Block::describe_deadlock() {
                               : format("\n  threads %u to %u wait at ", g.first, g.last);
     text += g.what;
   }
-  if (groups.size() > kMostGroups) text += format("\n  and %zu more groups", groups.size() - kMostGroups);
+  if (groups.size() > kMostGroups)
+    text += format("\n  and %zu more groups", groups.size() - kMostGroups);
   report("deadlock", text);
 }
 
@@ -291,7 +297,9 @@ TlsimDim3 tlsim_thread_idx() { return sim::current->index; }
 TlsimDim3 tlsim_block_idx() { return sim::current->block->index; }
 TlsimDim3 tlsim_block_dim() { return sim::current->block->launch.block; }
 TlsimDim3 tlsim_grid_dim() { return sim::current->block->launch.grid; }
-unsigned char* tlsim_shared() { return reinterpret_cast<unsigned char*>(sim::current->block->shared_base); }
+unsigned char* tlsim_shared() {
+  return reinterpret_cast<unsigned char*>(sim::current->block->shared_base);
+}
 
 void* tlsim_static_shared(const char* name, size_t bytes, size_t alignment) {
   return sim::current->block->place_static(name, bytes, alignment);
@@ -299,13 +307,15 @@ void* tlsim_static_shared(const char* name, size_t bytes, size_t alignment) {
 
 void tlsim_trap(int line) {
   sim::Fiber& self = *sim::current;
-  self.block->fail(self, "trap", sim::format("thread %u trapped", self.id) + sim::site_text(sim::at_line(line)));
+  self.block->fail(self, "trap",
+                   sim::format("thread %u trapped", self.id) + sim::site_text(sim::at_line(line)));
 }
 
 void tlsim_assert(const char* message, int line) {
   sim::Fiber& self = *sim::current;
-  self.block->fail(self, "assert", sim::format("thread %u: assertion failed: %s", self.id, message) +
-                                       sim::site_text(sim::at_line(line)));
+  self.block->fail(self, "assert",
+                   sim::format("thread %u: assertion failed: %s", self.id, message) +
+                       sim::site_text(sim::at_line(line)));
 }
 
 void tlsim_print(const char* format, ...) {

@@ -110,7 +110,7 @@ struct SiteGroups {
 
 struct Warp {
   std::unordered_map<uint64_t, SiteGroups> groups;  // site << 1 | writes
-  unsigned alive;  // lanes that exist and have not returned
+  unsigned alive;                                   // lanes that exist and have not returned
   std::vector<std::unique_ptr<Collective>> open;
   std::unique_ptr<Collective> spare;  // the last one that was completed, to be used again
 };
@@ -157,8 +157,8 @@ struct WgmmaOperation {
 
 struct Warpgroup {
   std::deque<WgmmaOperation> operations;
-  unsigned first = 0;             // index of operations.front()
-  std::deque<unsigned> groups;    // end index of each committed group
+  unsigned first = 0;           // index of operations.front()
+  std::deque<unsigned> groups;  // end index of each committed group
   std::vector<Fiber*> waiting;
   Agent agent = 0;  // 0: none yet
   Tick tick = 0;    // of the last committed group
@@ -192,7 +192,9 @@ struct Block {
   bool run(TlsimDim3 index);
 
   // ---- used by the units
-  bool is_shared(const void* p) const { return reinterpret_cast<uintptr_t>(p) - shared_base < shared_bytes; }
+  bool is_shared(const void* p) const {
+    return reinterpret_cast<uintptr_t>(p) - shared_base < shared_bytes;
+  }
   size_t shared_offset(const void* p) const { return reinterpret_cast<uintptr_t>(p) - shared_base; }
   bool checks() const { return check; }
   unsigned thread_count() const { return static_cast<unsigned>(threads.size()); }
@@ -206,13 +208,17 @@ struct Block {
   void release(Fiber& fiber, ViewSum& into);
   // Checks an access of shared or global memory by `actor`, which acts for `fiber`.
   // `plain_store`: the access is a store that the thread is about to make.
-  void access(Fiber& fiber, const void* p, size_t bytes, bool writes, const Actor& actor, bool plain_store = false);
-  void check_shared(Fiber& fiber, size_t offset, size_t bytes, bool writes, const Actor& actor, bool plain_store = false);
-  void check_global(Fiber& fiber, uintptr_t address, size_t bytes, bool writes, const Actor& actor, bool plain_store = false);
+  void access(Fiber& fiber, const void* p, size_t bytes, bool writes, const Actor& actor,
+              bool plain_store = false);
+  void check_shared(Fiber& fiber, size_t offset, size_t bytes, bool writes, const Actor& actor,
+                    bool plain_store = false);
+  void check_global(Fiber& fiber, uintptr_t address, size_t bytes, bool writes, const Actor& actor,
+                    bool plain_store = false);
   // Records the first error and leaves the block. Does not return.
   [[noreturn]] void fail(const Fiber& fiber, const char* kind, const std::string& text);
   // The same for an unordered access; only notes a read of what nobody has written.
-  void conflict(Fiber& fiber, const Actor& actor, const Conflict& found, bool writes, const std::string& place);
+  void conflict(Fiber& fiber, const Actor& actor, const Conflict& found, bool writes,
+                const std::string& place);
   // Puts a conflicting store in doubt, if it is one that may change nothing.
   bool doubt(Fiber& fiber, const Actor& actor, const Conflict& found, const void* p, size_t bytes);
   // Decides about the fiber's store in doubt: before anybody else runs, and before its next access.
@@ -230,7 +236,8 @@ struct Block {
   void close_group(Site site, const LaneGroup& group);
   void close_groups();
   SiteTraffic& traffic(Site site, bool shared, bool writes) {
-    return sites[static_cast<uint64_t>(site) << 2 | static_cast<uint64_t>(shared) << 1 | static_cast<uint64_t>(writes)];
+    return sites[static_cast<uint64_t>(site) << 2 | static_cast<uint64_t>(shared) << 1 |
+                 static_cast<uint64_t>(writes)];
   }
 
   // ---- units that need a hook at the end of a thread or of the block
@@ -276,7 +283,7 @@ struct Block {
 
   Barrier barriers[16];
   std::unordered_map<uint64_t, MBarrier> mbarriers;  // by shared offset
-  std::deque<TmaOperation> tma_queue;  // loads that have not happened
+  std::deque<TmaOperation> tma_queue;                // loads that have not happened
   struct TmaUnit {
     Agent agent;
     Tick tick;

@@ -2,9 +2,9 @@
 // Happens-before as vector clocks.
 //
 // Everything that accesses memory is an *agent*: the threads of a block, and asynchronous units
-// acting for them (a thread's cp.async copies, each TMA operation, a warpgroup's wgmma reads). Agent
-// a's accesses carry its tick; another agent may rely on them once its own clock has
-// clock[a] >= tick. Clocks are immutable and shared: after a block barrier all threads hold one object.
+// acting for them (a thread's cp.async copies, each TMA operation, a warpgroup's wgmma reads).
+// Agent a's accesses carry its tick; another agent may rely on them once its own clock has clock[a]
+// >= tick. Clocks are immutable and shared: after a block barrier all threads hold one object.
 #pragma once
 #include <stdint.h>
 #include <string.h>
@@ -19,12 +19,15 @@ namespace sim {
 using Tick = uint32_t;
 using Agent = uint16_t;
 
-// A shared immutable vector of ticks; agents beyond its size have tick 0. Used by one host thread only.
+// A shared immutable vector of ticks; agents beyond its size have tick 0. Used by one host thread
+// only.
 class Clock {
  public:
   Clock() = default;
   explicit Clock(std::vector<Tick> ticks) : data_(new Data{std::move(ticks), 1}) {}
-  Clock(const Clock& other) : data_(other.data_) { if (data_) ++data_->references; }
+  Clock(const Clock& other) : data_(other.data_) {
+    if (data_) ++data_->references;
+  }
   Clock(Clock&& other) noexcept : data_(std::exchange(other.data_, nullptr)) {}
   Clock& operator=(Clock other) noexcept {
     std::swap(data_, other.data_);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cp.async: copies that happen at the wait, the latest moment at which they may (PTX ISA, cp.async).
+// cp.async: copies that happen at the wait, the latest moment at which they may (PTX ISA,
+// cp.async).
 #include <string.h>
 
 #include "block.h"
@@ -24,18 +25,23 @@ void tlsim_cp_async(void* dst, const void* src, int bytes, int pred, int line) {
   Fiber& self = *current;
   Block& block = *self.block;
   const Site site = at_line(line);
-  const uintptr_t misaligned = (reinterpret_cast<uintptr_t>(dst) | (pred ? reinterpret_cast<uintptr_t>(src) : 0)) &
-                               static_cast<uintptr_t>(bytes - 1);
+  const uintptr_t misaligned =
+      (reinterpret_cast<uintptr_t>(dst) | (pred ? reinterpret_cast<uintptr_t>(src) : 0)) &
+      static_cast<uintptr_t>(bytes - 1);
   if (misaligned)
-    block.fail(self, "misaligned", format("thread %u: cp_async of %d bytes%s needs both addresses to be multiples of %d",
-                                          self.id, bytes, site_text(site).c_str(), bytes));
+    block.fail(
+        self, "misaligned",
+        format("thread %u: cp_async of %d bytes%s needs both addresses to be multiples of %d",
+               self.id, bytes, site_text(site).c_str(), bytes));
   if (!block.is_shared(dst))
     block.fail(self, "out_of_bounds",
-               format("thread %u: the destination of cp_async%s is not in shared memory", self.id, site_text(site).c_str()));
+               format("thread %u: the destination of cp_async%s is not in shared memory", self.id,
+                      site_text(site).c_str()));
   if (block.check) {
     if (!self.copy_agent) self.copy_agent = block.new_agent("the cp_async of thread", self.id);
-    const Actor actor{self.copy_agent,  self.copy_tick,   &self.view,      site,
-                      static_cast<Agent>(self.id), self.copy_agent, self.copies_seen};
+    const Actor actor{
+        self.copy_agent, self.copy_tick,  &self.view, site, static_cast<Agent>(self.id),
+        self.copy_agent, self.copies_seen};
     block.access(self, dst, static_cast<size_t>(bytes), true, actor);
     if (pred) block.access(self, src, static_cast<size_t>(bytes), false, actor);
   }
@@ -45,7 +51,8 @@ void tlsim_cp_async(void* dst, const void* src, int bytes, int pred, int line) {
   }
   ++block.counters.cp_async;
   block.counters.cp_async_bytes += static_cast<uint64_t>(bytes);
-  self.open_copies.push_back({static_cast<unsigned char*>(dst), static_cast<const unsigned char*>(src), bytes, pred != 0});
+  self.open_copies.push_back(
+      {static_cast<unsigned char*>(dst), static_cast<const unsigned char*>(src), bytes, pred != 0});
 }
 
 void tlsim_cp_async_commit(int) {

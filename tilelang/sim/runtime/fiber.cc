@@ -92,7 +92,8 @@ tlsim_switch:
 void prepare(Context& context, unsigned char* base, size_t size, void (*entry)()) {
   void** top = reinterpret_cast<void**>(reinterpret_cast<uintptr_t>(base + size) & ~uintptr_t{63});
 #if defined(__x86_64__)
-  *--top = nullptr;  // the return address of entry: it never returns, and the ABI wants rsp % 16 == 8
+  *--top =
+      nullptr;  // the return address of entry: it never returns, and the ABI wants rsp % 16 == 8
   *--top = reinterpret_cast<void*>(entry);
   for (int i = 0; i < kSavedWords; ++i) *--top = nullptr;
 #else
@@ -102,7 +103,9 @@ void prepare(Context& context, unsigned char* base, size_t size, void (*entry)()
   context.stack_pointer = top;
 }
 
-void switch_context(Context& from, Context& to) { tlsim_switch(&from.stack_pointer, to.stack_pointer); }
+void switch_context(Context& from, Context& to) {
+  tlsim_switch(&from.stack_pointer, to.stack_pointer);
+}
 
 #endif
 
@@ -122,7 +125,8 @@ void Stacks::reserve(unsigned count) {
   memory_ = static_cast<unsigned char*>(memory);
   count_ = count;
   const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  for (unsigned i = 0; i < count; ++i) mprotect(base(i), page, PROT_NONE);  // an overflow faults here
+  for (unsigned i = 0; i < count; ++i)
+    mprotect(base(i), page, PROT_NONE);  // an overflow faults here
 }
 
 }  // namespace sim

@@ -38,7 +38,8 @@ void work(Launch& launch, Watchdog& watchdog) {
   while (!launch.stop) {
     const uint64_t i = launch.next_block++;
     if (i >= count) break;
-    const TlsimDim3 index = {static_cast<unsigned>(i % columns), static_cast<unsigned>(i / columns % rows),
+    const TlsimDim3 index = {static_cast<unsigned>(i % columns),
+                             static_cast<unsigned>(i / columns % rows),
                              static_cast<unsigned>(i / columns / rows)};
     if (block.run(index)) continue;
     std::lock_guard<std::mutex> guard(launch.mutex);
@@ -87,8 +88,8 @@ struct TlsimRange {
 };
 
 struct TlsimSite {
-  uint32_t site;  // as in shadow.h
-  uint32_t flags; // 1: writes, 2: shared memory
+  uint32_t site;   // as in shadow.h
+  uint32_t flags;  // 1: writes, 2: shared memory
   sim::SiteTraffic traffic;
 };
 
@@ -126,7 +127,8 @@ int tlsim_launch(TlsimRequest* request) {
   dl_iterate_phdr(sim::find_code, &launch);
   for (int i = 0; i < request->range_count; ++i) {
     const TlsimRange& range = request->ranges[i];
-    launch.ranges.push_back({reinterpret_cast<uintptr_t>(range.begin), range.bytes, range.name, range.writable != 0});
+    launch.ranges.push_back(
+        {reinterpret_cast<uintptr_t>(range.begin), range.bytes, range.name, range.writable != 0});
   }
   {
     sim::Watchdog watchdog(launch);
@@ -139,10 +141,12 @@ int tlsim_launch(TlsimRequest* request) {
   memcpy(request->counters, &launch.total, sizeof(sim::Counters));
   for (const auto& [key, traffic] : launch.sites) {
     if (request->site_count == request->site_capacity) break;
-    request->sites[request->site_count++] = {static_cast<uint32_t>(key >> 2), static_cast<uint32_t>(key & 3), traffic};
+    request->sites[request->site_count++] = {static_cast<uint32_t>(key >> 2),
+                                             static_cast<uint32_t>(key & 3), traffic};
   }
   strncpy(request->error, launch.error.c_str(), static_cast<size_t>(request->error_size - 1));
-  strncpy(request->error_kind, launch.error_kind.c_str(), static_cast<size_t>(request->error_size - 1));
+  strncpy(request->error_kind, launch.error_kind.c_str(),
+          static_cast<size_t>(request->error_size - 1));
   return launch.error.empty() ? 0 : 1;
 }
 }

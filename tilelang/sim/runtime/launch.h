@@ -27,7 +27,7 @@ struct Launch {
   size_t shared_bytes = 0;
   bool check = true;
   bool count_traffic = false;  // of ordinary loads and stores, by site
-  double time_limit = 0;  // seconds for the whole launch; 0: none
+  double time_limit = 0;       // seconds for the whole launch; 0: none
   std::vector<GlobalRange> ranges;
   uintptr_t code_begin = 0, code_end = 0;  // the loaded kernel: its constants may be read
 
@@ -41,6 +41,8 @@ struct Launch {
 };
 
 double now();  // seconds
-inline bool out_of_time(const Launch& launch) { return launch.deadline > 0 && now() > launch.deadline; }
+inline bool out_of_time(const Launch& launch) {
+  return launch.deadline > 0 && now() > launch.deadline;
+}
 
 }  // namespace sim

@@ -10,13 +10,14 @@ namespace sim {
 MBarrier& Block::mbarrier_at(Fiber& fiber, void* bar, const char* what, int line) {
   const Site site = at_line(line);
   if (!is_shared(bar) || reinterpret_cast<uintptr_t>(bar) % 8)
-    fail(fiber, "misaligned", format("thread %u: %s%s needs an address in shared memory that is a multiple of 8", fiber.id, what,
-                                     site_text(site).c_str()));
+    fail(fiber, "misaligned",
+         format("thread %u: %s%s needs an address in shared memory that is a multiple of 8",
+                fiber.id, what, site_text(site).c_str()));
   auto found = mbarriers.find(shared_offset(bar));
   if (found == mbarriers.end())
     fail(fiber, "uninitialised",
-         format("thread %u: %s%s of the mbarrier at shared+%zu, which nothing has initialised", fiber.id, what,
-                site_text(site).c_str(), shared_offset(bar)));
+         format("thread %u: %s%s of the mbarrier at shared+%zu, which nothing has initialised",
+                fiber.id, what, site_text(site).c_str(), shared_offset(bar)));
   if (check) {  // the init must have happened before
     Actor actor = actor_of(fiber, site);
     actor.atomic = true;
@@ -28,9 +29,11 @@ MBarrier& Block::mbarrier_at(Fiber& fiber, void* bar, const char* what, int line
 void Block::mbarrier_settle(Fiber& fiber, MBarrier& barrier, Site site) {
   if (barrier.pending != 0) return;
   if (barrier.bytes < 0)
-    fail(fiber, "byte_count",
-         format("%lld bytes more than mbar_expect_tx announced have arrived at an mbarrier; the last%s",
-                static_cast<long long>(-barrier.bytes), site_text(site).c_str()));
+    fail(
+        fiber, "byte_count",
+        format(
+            "%lld bytes more than mbar_expect_tx announced have arrived at an mbarrier; the last%s",
+            static_cast<long long>(-barrier.bytes), site_text(site).c_str()));
   if (barrier.bytes > 0) return;
   ++barrier.phase;
   barrier.pending = barrier.count;
@@ -42,8 +45,10 @@ namespace {
 
 void arrive(Block& block, Fiber& self, MBarrier& barrier, const char* what, int line) {
   if (barrier.pending == 0)
-    block.fail(self, "barrier", format("thread %u: %s%s comes after all %u arrivals of the phase, while bytes are missing",
-                                       self.id, what, site_text(at_line(line)).c_str(), barrier.count));
+    block.fail(
+        self, "barrier",
+        format("thread %u: %s%s comes after all %u arrivals of the phase, while bytes are missing",
+               self.id, what, site_text(at_line(line)).c_str(), barrier.count));
   block.release(self, barrier.arriving);
   --barrier.pending;
   block.mbarrier_settle(self, barrier, at_line(line));
@@ -60,9 +65,15 @@ void tlsim_mbar_init(void* bar, unsigned count, int line) {
   Fiber& self = *current;
   Block& block = *self.block;
   if (!block.is_shared(bar) || reinterpret_cast<uintptr_t>(bar) % 8 || count == 0)
-    block.fail(self, "barrier", format("thread %u: mbar_init%s needs a place in shared memory that is a multiple of 8, and a "
-                                       "count of at least 1", self.id, site_text(at_line(line)).c_str()));
-  if (block.check) block.check_shared(self, block.shared_offset(bar), 8, true, block.actor_of(self, at_line(line)));
+    block.fail(
+        self, "barrier",
+        format(
+            "thread %u: mbar_init%s needs a place in shared memory that is a multiple of 8, and a "
+            "count of at least 1",
+            self.id, site_text(at_line(line)).c_str()));
+  if (block.check)
+    block.check_shared(self, block.shared_offset(bar), 8, true,
+                       block.actor_of(self, at_line(line)));
   MBarrier& barrier = block.mbarriers[block.shared_offset(bar)];
   barrier = MBarrier{};
   barrier.count = barrier.pending = count;
@@ -71,7 +82,8 @@ void tlsim_mbar_init(void* bar, unsigned count, int line) {
 
 void tlsim_mbar_arrive(void* bar, int line) {
   Fiber& self = *current;
-  arrive(*self.block, self, self.block->mbarrier_at(self, bar, "mbar_arrive", line), "mbar_arrive", line);
+  arrive(*self.block, self, self.block->mbarrier_at(self, bar, "mbar_arrive", line), "mbar_arrive",
+         line);
 }
 
 void tlsim_mbar_expect_tx(void* bar, unsigned bytes, int line) {
@@ -92,8 +104,9 @@ void tlsim_mbar_wait(void* bar, unsigned parity, int line) {
   MBarrier& barrier = block.mbarrier_at(self, bar, "mbar_wait", line);
   ++block.counters.mbarrier_waits;
   if (parity > 1)
-    block.fail(self, "barrier", format("thread %u: mbar_wait%s for parity %u: it can be 0 or 1", self.id,
-                                       site_text(at_line(line)).c_str(), parity));
+    block.fail(self, "barrier",
+               format("thread %u: mbar_wait%s for parity %u: it can be 0 or 1", self.id,
+                      site_text(at_line(line)).c_str(), parity));
   const uint64_t offset = block.shared_offset(bar);
   while ((barrier.phase & 1) == parity) {
     // Copies towards this barrier happen now: the latest moment that does not keep anybody waiting.

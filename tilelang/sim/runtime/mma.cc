@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Warp matrix instructions: mma.sync, ldmatrix, stmatrix (PTX ISA, warp-level matrix instructions).
 //
-// In all fragments g = lane / 4 and q = lane % 4. A register of 4 bytes holds 4 / e elements along k.
+// In all fragments g = lane / 4 and q = lane % 4. A register of 4 bytes holds 4 / e elements along
+// k.
 //   A (m x k): register r is row g + 8 (r & 1), k = q * 4 / e + (r >> 1) * k / 2
 //   B (k x n): register r is column g, k = q * 4 / e + r * k / 2
-//   C (m x n): elements 0, 1 are row g, columns 2 q and 2 q + 1; elements 2, 3 the same of row g + 8
+//   C (m x n): elements 0, 1 are row g, columns 2 q and 2 q + 1; elements 2, 3 the same of row g +
+//   8
 #include "collective.h"
 #include "number.h"
 #include "text.h"
@@ -23,7 +25,8 @@ void gather(const Collective& collective, int k, Element (*a)[kDepth], Element (
     const int g = lane / 4, q = lane % 4;
     const auto* a_regs = static_cast<const unsigned char*>(collective.lane[lane].in);
     const auto* b_regs = static_cast<const unsigned char*>(collective.lane[lane].more);
-    for (int r = 0; r < 4; ++r) memcpy(&a[g + 8 * (r & 1)][q * kPer + (r >> 1) * k / 2], a_regs + 4 * r, 4);
+    for (int r = 0; r < 4; ++r)
+      memcpy(&a[g + 8 * (r & 1)][q * kPer + (r >> 1) * k / 2], a_regs + 4 * r, 4);
     for (int r = 0; r < 2; ++r) memcpy(&b[g][q * kPer + r * k / 2], b_regs + 4 * r, 4);
   }
 }
@@ -86,7 +89,8 @@ void multiply_bytes(Collective& collective, const TlsimMma& shape) {
   move_accumulators(collective, c, false);
   for (int i = 0; i < kM; ++i)
     for (int n = 0; n < kN; ++n)
-      for (int k = 0; k < shape.k; ++k) c[i][n] += static_cast<uint32_t>(int{a[i][k]} * int{b[n][k]});
+      for (int k = 0; k < shape.k; ++k)
+        c[i][n] += static_cast<uint32_t>(int{a[i][k]} * int{b[n][k]});
   move_accumulators(collective, c, true);
 }
 
@@ -100,14 +104,16 @@ void multiply_doubles(Collective& collective) {
   for (int lane = 0; lane < 32; ++lane) {
     auto* c = static_cast<double*>(collective.lane[lane].out);
     for (int i = 0; i < 2; ++i)
-      for (int k = 0; k < 4; ++k) c[i] = __builtin_fma(a[lane / 4][k], b[k][lane % 4 * 2 + i], c[i]);
+      for (int k = 0; k < 4; ++k)
+        c[i] = __builtin_fma(a[lane / 4][k], b[k][lane % 4 * 2 + i], c[i]);
   }
 }
 
 void check_full(Block& block, const Collective& collective, unsigned warp) {
   if (collective.arrived == ~0u) return;
-  block.fail(*current, "divergence", format("%s%s needs all 32 lanes of warp %u", op_name(collective.op),
-                                            site_text(at_line(collective.line)).c_str(), warp));
+  block.fail(*current, "divergence",
+             format("%s%s needs all 32 lanes of warp %u", op_name(collective.op),
+                    site_text(at_line(collective.line)).c_str(), warp));
 }
 
 void multiply(Block& block, Collective& collective, unsigned warp) {
@@ -126,10 +132,13 @@ void multiply(Block& block, Collective& collective, unsigned warp) {
 // ---- matrix loads and stores: matrix i has its row r at the address of lane 8 i + r; lane l holds
 // elements 2 (l % 4) and the next of row l / 4, or of column l / 4 if transposed.
 
-int matrices(const Collective& collective) { return static_cast<int>(collective.lane[0].value >> 1); }
+int matrices(const Collective& collective) {
+  return static_cast<int>(collective.lane[0].value >> 1);
+}
 bool transposed(const Collective& collective) { return collective.lane[0].value & 1; }
 
-// Rows in different banks take one pass of the 128-byte wide memory; equal addresses are one access.
+// Rows in different banks take one pass of the 128-byte wide memory; equal addresses are one
+// access.
 void count_conflicts(Block& block, const Collective& collective, bool writes) {
   SiteTraffic& traffic = block.traffic(at_line(collective.line), true, writes);
   ++traffic.requests;
@@ -138,7 +147,8 @@ void count_conflicts(Block& block, const Collective& collective, bool writes) {
     for (int r = 0; r < 8; ++r) {
       const uintptr_t address = reinterpret_cast<uintptr_t>(collective.lane[8 * i + r].in);
       bool repeated = false;
-      for (int s = 0; s < r; ++s) repeated = repeated || collective.lane[8 * i + s].in == collective.lane[8 * i + r].in;
+      for (int s = 0; s < r; ++s)
+        repeated = repeated || collective.lane[8 * i + s].in == collective.lane[8 * i + r].in;
       if (!repeated) passes = std::max(passes, ++rows_of_bank[address / 16 % 8]);
     }
     traffic.units += static_cast<uint64_t>(passes);
@@ -157,7 +167,8 @@ void load_matrices(Block& block, Collective& collective, unsigned warp) {
     for (int lane = 0; lane < 32; ++lane) {
       const int g = lane / 4, q = lane % 4 * 2;
       const bool t = transposed(collective);
-      const uint16_t pair[2] = {t ? matrix[q][g] : matrix[g][q], t ? matrix[q + 1][g] : matrix[g][q + 1]};
+      const uint16_t pair[2] = {t ? matrix[q][g] : matrix[g][q],
+                                t ? matrix[q + 1][g] : matrix[g][q + 1]};
       memcpy(static_cast<unsigned char*>(collective.lane[lane].out) + 4 * i, pair, 4);
     }
   }
@@ -173,28 +184,34 @@ void store_matrices(Block& block, Collective& collective, unsigned warp) {
       const int g = lane / 4, q = lane % 4 * 2;
       uint16_t pair[2];
       memcpy(pair, static_cast<const unsigned char*>(collective.lane[lane].more) + 4 * i, 4);
-      for (int j = 0; j < 2; ++j) (transposed(collective) ? matrix[q + j][g] : matrix[g][q + j]) = pair[j];
+      for (int j = 0; j < 2; ++j)
+        (transposed(collective) ? matrix[q + j][g] : matrix[g][q + j]) = pair[j];
     }
-    for (int r = 0; r < 8; ++r) memcpy(const_cast<void*>(collective.lane[8 * i + r].in), matrix[r], 16);
+    for (int r = 0; r < 8; ++r)
+      memcpy(const_cast<void*>(collective.lane[8 * i + r].in), matrix[r], 16);
   }
 }
 
-void move_matrices(const void* row, LaneOperand operand, int count, int trans, bool writes, int line) {
+void move_matrices(const void* row, LaneOperand operand, int count, int trans, bool writes,
+                   int line) {
   Fiber& self = *current;
   Block& block = *self.block;
   const char* name = writes ? "stmatrix" : "ldmatrix";
   if (self.lane < 8u * static_cast<unsigned>(count)) {  // the other lanes' addresses are not used
     if (reinterpret_cast<uintptr_t>(row) % 16)
-      block.fail(self, "misaligned", format("thread %u: the row of %s%s is not at a multiple of 16 bytes", self.id, name,
-                                            site_text(at_line(line)).c_str()));
+      block.fail(self, "misaligned",
+                 format("thread %u: the row of %s%s is not at a multiple of 16 bytes", self.id,
+                        name, site_text(at_line(line)).c_str()));
     if (!block.is_shared(row))
       block.fail(self, "out_of_bounds",
-                 format("thread %u: the row of %s%s is not in shared memory", self.id, name, site_text(at_line(line)).c_str()));
+                 format("thread %u: the row of %s%s is not in shared memory", self.id, name,
+                        site_text(at_line(line)).c_str()));
     if (block.check) block.access(self, row, 16, writes, block.actor_of(self, at_line(line)));
   }
   operand.in = row;
   operand.value = static_cast<uint64_t>(count) << 1 | static_cast<uint64_t>(trans != 0);
-  meet(self, ~0u, writes ? kStmatrix : kLdmatrix, line, operand, writes ? store_matrices : load_matrices);
+  meet(self, ~0u, writes ? kStmatrix : kLdmatrix, line, operand,
+       writes ? store_matrices : load_matrices);
 }
 
 }  // namespace
@@ -205,7 +222,8 @@ using namespace sim;
 extern "C" {
 
 void tlsim_mma(const TlsimMma* shape, void* c, const void* a, const void* b, int line) {
-  meet(*current, ~0u, kMma, line, LaneOperand{a, c, b, reinterpret_cast<uint64_t>(shape)}, multiply);
+  meet(*current, ~0u, kMma, line, LaneOperand{a, c, b, reinterpret_cast<uint64_t>(shape)},
+       multiply);
 }
 
 void tlsim_ldmatrix(void* dst, const void* row, int count, int trans, int line) {

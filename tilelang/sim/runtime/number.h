@@ -24,9 +24,17 @@ inline float8 splat8(float x) { return float8{x, x, x, x, x, x, x, x}; }
 
 inline int element_bytes(TlsimType type) {
   switch (type) {
-    case TLSIM_S8: case TLSIM_U8: case TLSIM_E4M3: case TLSIM_E5M2: return 1;
-    case TLSIM_S16: case TLSIM_U16: case TLSIM_F16: case TLSIM_BF16: return 2;
-    case TLSIM_S64: case TLSIM_U64: case TLSIM_F64: return 8;
+    case TLSIM_S8:
+    case TLSIM_U8:
+    case TLSIM_E4M3:
+    case TLSIM_E5M2: return 1;
+    case TLSIM_S16:
+    case TLSIM_U16:
+    case TLSIM_F16:
+    case TLSIM_BF16: return 2;
+    case TLSIM_S64:
+    case TLSIM_U64:
+    case TLSIM_F64: return 8;
     default: return 4;
   }
 }
@@ -51,7 +59,8 @@ inline void to_float(const void* from, float* to, int count, TlsimType type) {
     case TLSIM_F16:
 #if defined(__F16C__)
       for (int i = 0; i < count; i += 8)
-        _mm256_storeu_ps(to + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(h + i))));
+        _mm256_storeu_ps(to + i,
+                         _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(h + i))));
 #else
       for (int i = 0; i < count; ++i) to[i] = tlsim_f16_to_f32(h[i]);
 #endif
@@ -73,8 +82,7 @@ inline void to_float(const void* from, float* to, int count, TlsimType type) {
         memcpy(to + i, &bits, 4);
       }
       break;
-    default:
-      memcpy(to, from, static_cast<size_t>(count) * 4);
+    default: memcpy(to, from, static_cast<size_t>(count) * 4);
   }
 }
 

@@ -16,10 +16,10 @@ struct Counters {
 
 // Traffic of one access site of the kernel.
 struct SiteTraffic {
-  uint64_t requests;   // warp instructions
-  uint64_t bytes;      // that the lanes asked for
-  uint64_t units;      // shared: wavefronts; global: 32-byte sectors
-  uint64_t ideal;      // the least number of units for these bytes
+  uint64_t requests;  // warp instructions
+  uint64_t bytes;     // that the lanes asked for
+  uint64_t units;     // shared: wavefronts; global: 32-byte sectors
+  uint64_t ideal;     // the least number of units for these bytes
 };
 // Key: site << 2 | shared << 1 | writes.
 using TrafficTable = std::unordered_map<uint64_t, SiteTraffic>;

@@ -44,7 +44,8 @@ Conflict Shadow::shared(size_t offset, size_t bytes, bool writes, const Actor& a
 // A read of what nobody wrote is the least of faults: it may turn out that the write comes later,
 // unordered.
 Conflict Shadow::verdict(const Access& access) {
-  if (access.conflict.fault == Fault::kNone && access.uninitialised) return {Fault::kUninitialised, 0, 0, access.conflict.byte};
+  if (access.conflict.fault == Fault::kNone && access.uninitialised)
+    return {Fault::kUninitialised, 0, 0, access.conflict.byte};
   return access.conflict;
 }
 
@@ -178,7 +179,8 @@ void Shadow::add_reader(Cell& cell, const Actor& actor) {
   int kept = 0;
   for (int i = 0; i < cell.readers; ++i) {
     const Reader& reader = cell.reader[i];
-    if (reader.agent != actor.agent && !actor.relies_on(reader.agent, reader.tick)) cell.reader[kept++] = reader;
+    if (reader.agent != actor.agent && !actor.relies_on(reader.agent, reader.tick))
+      cell.reader[kept++] = reader;
   }
   if (kept < kReaders) {
     cell.reader[kept] = {actor.tick, actor.site, actor.agent};
@@ -207,7 +209,8 @@ bool Shadow::touch_write(Cell& cell, Access& access) {
     const std::vector<Tick>& crowd = crowds_[cell.crowd - 1];
     for (size_t agent = 0; agent < crowd.size(); ++agent)
       if (crowd[agent] && !actor.relies_on(static_cast<Agent>(agent), crowd[agent])) {
-        access.conflict = {Fault::kWriteAfterRead, static_cast<Agent>(agent), cell.reader[0].site, 0};
+        access.conflict = {Fault::kWriteAfterRead, static_cast<Agent>(agent), cell.reader[0].site,
+                           0};
         return false;
       }
     drop_crowd(cell);

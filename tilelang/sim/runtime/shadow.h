@@ -19,8 +19,8 @@ using Site = uint32_t;
 constexpr Site kLineSite = 0x80000000u;
 constexpr Site at_line(int line) { return kLineSite | static_cast<Site>(line); }
 
-// Who accesses, and what it may rely on: all that `owner` did (a thread is its own owner; a unit acts
-// for one), what its view has seen, and the work of its copy unit that it has waited for.
+// Who accesses, and what it may rely on: all that `owner` did (a thread is its own owner; a unit
+// acts for one), what its view has seen, and the work of its copy unit that it has waited for.
 struct Actor {
   Agent agent;
   Tick tick;
@@ -39,7 +39,14 @@ struct Actor {
   }
 };
 
-enum class Fault : uint8_t { kNone, kReadAfterWrite, kWriteAfterWrite, kWriteAfterRead, kUninitialised, kNoProxyFence };
+enum class Fault : uint8_t {
+  kNone,
+  kReadAfterWrite,
+  kWriteAfterWrite,
+  kWriteAfterRead,
+  kUninitialised,
+  kNoProxyFence
+};
 
 // The first thing wrong with an access: the earlier access it conflicts with, and at which byte.
 struct Conflict {

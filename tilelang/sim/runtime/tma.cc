@@ -24,7 +24,8 @@ void for_each_row(const TmaOperation& op, F row) {
   const size_t element = map.element_bytes, row_bytes = map.box[0] * element;
   uint32_t at[5] = {};
   const int64_t first = std::max<int64_t>(0, -static_cast<int64_t>(op.coords[0]));
-  const int64_t end = std::min<int64_t>(map.box[0], static_cast<int64_t>(map.dims[0]) - op.coords[0]);
+  const int64_t end =
+      std::min<int64_t>(map.box[0], static_cast<int64_t>(map.dims[0]) - op.coords[0]);
   for (size_t offset = 0;; offset += row_bytes) {
     bool inside = first < end;
     int64_t address = static_cast<int64_t>(op.coords[0]) * static_cast<int64_t>(element);
@@ -48,12 +49,14 @@ size_t box_bytes(const TlsimTensorMap& map) {
 }
 
 void move(const Block& block, const TmaOperation& op) {
-  const size_t row_bytes = op.map.box[0] * op.map.element_bytes, start = block.shared_offset(op.shared);
+  const size_t row_bytes = op.map.box[0] * op.map.element_bytes,
+               start = block.shared_offset(op.shared);
   auto* arena = reinterpret_cast<unsigned char*>(block.shared_base);
   for_each_row(op, [&](size_t offset, unsigned char* global, size_t first, size_t end) {
     for (size_t b = 0; b < row_bytes; b += 16) {
       unsigned char* shared = arena + swizzled(start + offset + b, op.map.swizzle);
-      const size_t lo = global ? std::max(b, first) : b + 16, hi = global ? std::min(b + 16, end) : b;
+      const size_t lo = global ? std::max(b, first) : b + 16,
+                   hi = global ? std::min(b + 16, end) : b;
       if (op.store) {
         if (lo < hi) memcpy(global + lo, shared + (lo - b), hi - lo);
       } else {
@@ -69,28 +72,41 @@ void check_form(Block& block, Fiber& fiber, const TmaOperation& op, int rank, co
   const TlsimTensorMap& map = op.map;
   const size_t row_bytes = map.box[0] * map.element_bytes;
   const char* wrong = nullptr;
-  if (map.rank != rank) wrong = "the number of coordinates is not the rank of the descriptor";
-  else if (!block.is_shared(op.shared)) wrong = "the address is not in shared memory";
-  else if (block.shared_offset(op.shared) % 128) wrong = "the shared address is not a multiple of 128";
-  else if (row_bytes % 16) wrong = "the inner extent of the box is not a multiple of 16 bytes";
-  else if (map.swizzle && row_bytes > map.swizzle) wrong = "the inner extent of the box is wider than the swizzle";
-  else if (reinterpret_cast<uintptr_t>(map.base) % 16) wrong = "the tensor's address is not a multiple of 16";
+  if (map.rank != rank)
+    wrong = "the number of coordinates is not the rank of the descriptor";
+  else if (!block.is_shared(op.shared))
+    wrong = "the address is not in shared memory";
+  else if (block.shared_offset(op.shared) % 128)
+    wrong = "the shared address is not a multiple of 128";
+  else if (row_bytes % 16)
+    wrong = "the inner extent of the box is not a multiple of 16 bytes";
+  else if (map.swizzle && row_bytes > map.swizzle)
+    wrong = "the inner extent of the box is wider than the swizzle";
+  else if (reinterpret_cast<uintptr_t>(map.base) % 16)
+    wrong = "the tensor's address is not a multiple of 16";
   for (int d = 0; d < map.rank && !wrong; ++d) {
     if (map.box[d] == 0 || map.box[d] > 256) wrong = "an extent of the box is not 1 to 256";
-    if (d > 0 && map.strides[d - 1] % 16) wrong = "a stride of the tensor is not a multiple of 16 bytes";
+    if (d > 0 && map.strides[d - 1] % 16)
+      wrong = "a stride of the tensor is not a multiple of 16 bytes";
   }
-  if (wrong) block.fail(fiber, "tma", format("thread %u: %s%s: %s", fiber.id, what, site_text(op.site).c_str(), wrong));
+  if (wrong)
+    block.fail(fiber, "tma",
+               format("thread %u: %s%s: %s", fiber.id, what, site_text(op.site).c_str(), wrong));
 }
 
 void check_memory(Block& block, Fiber& fiber, const TmaOperation& op) {
-  Actor actor{op.agent, op.tick, &fiber.view, op.site, static_cast<Agent>(fiber.id), fiber.copy_agent, fiber.copies_seen};
+  Actor actor{
+      op.agent,         op.tick,          &fiber.view, op.site, static_cast<Agent>(fiber.id),
+      fiber.copy_agent, fiber.copies_seen};
   actor.async_proxy = true;
   block.check_shared(fiber, block.shared_offset(op.shared), box_bytes(op.map), !op.store, actor);
   for_each_row(op, [&](size_t, unsigned char* global, size_t first, size_t end) {
     if (!global) return;
-    Actor generic = actor;  // tensors in global memory are written before the launch, or by ordered TMA stores
+    Actor generic =
+        actor;  // tensors in global memory are written before the launch, or by ordered TMA stores
     generic.async_proxy = false;
-    block.check_global(fiber, reinterpret_cast<uintptr_t>(global + first), end - first, op.store, generic);
+    block.check_global(fiber, reinterpret_cast<uintptr_t>(global + first), end - first, op.store,
+                       generic);
   });
 }
 
@@ -105,7 +121,8 @@ Agent Block::take_unit(bool store, unsigned owner, Tick& tick) {
     units[unit.agent - thread_count()].owner = owner;
     return unit.agent;
   }
-  const Agent agent = new_agent(store ? "the TMA store of thread" : "the TMA load of thread", owner);
+  const Agent agent =
+      new_agent(store ? "the TMA store of thread" : "the TMA load of thread", owner);
   tma_units.push_back({agent, 1, true, store});
   tick = 1;
   return agent;
@@ -140,17 +157,24 @@ bool Block::tma_advance(Fiber& fiber, uint64_t barrier) {
 void Block::tma_finish() {
   if (!tma_queue.empty()) {
     const TmaOperation& op = tma_queue.front();
-    report("missing_wait", format("the block ends while the TMA load of thread %u%s may still be writing shared memory: "
-                                  "nothing has waited for it", op.issuer->id, site_text(op.site).c_str()));
+    report(
+        "missing_wait",
+        format(
+            "the block ends while the TMA load of thread %u%s may still be writing shared memory: "
+            "nothing has waited for it",
+            op.issuer->id, site_text(op.site).c_str()));
     return;
   }
   for (auto& [thread, groups] : stores) {
     if (groups.open.empty() && groups.committed.empty()) continue;
-    const TmaOperation& op = groups.open.empty() ? groups.committed.front().front() : groups.open.front();
+    const TmaOperation& op =
+        groups.open.empty() ? groups.committed.front().front() : groups.open.front();
     report("missing_wait",
-           format("the block ends while the TMA store of thread %u%s may still be reading shared memory: %s", thread,
-                  site_text(op.site).c_str(),
-                  groups.open.empty() ? "a tma_store_wait is missing" : "it was never committed with tma_store_commit"));
+           format("the block ends while the TMA store of thread %u%s may still be reading shared "
+                  "memory: %s",
+                  thread, site_text(op.site).c_str(),
+                  groups.open.empty() ? "a tma_store_wait is missing"
+                                      : "it was never committed with tma_store_commit"));
     return;
   }
 }
@@ -161,7 +185,8 @@ using namespace sim;
 
 extern "C" {
 
-void tlsim_tma_load(void* dst, const TlsimTensorMap* map, void* bar, const int* coords, int rank, int line) {
+void tlsim_tma_load(void* dst, const TlsimTensorMap* map, void* bar, const int* coords, int rank,
+                    int line) {
   Fiber& self = *current;
   Block& block = *self.block;
   TmaOperation op{};
@@ -176,8 +201,10 @@ void tlsim_tma_load(void* dst, const TlsimTensorMap* map, void* bar, const int* 
   if (block.check) {
     if (!barrier.visible)
       block.fail(self, "missing_fence",
-                 format("thread %u: tma_load%s signals the mbarrier at shared+%zu, whose initialisation no fence_mbar_init "
-                        "has made visible to it", self.id, site_text(op.site).c_str(), block.shared_offset(bar)));
+                 format("thread %u: tma_load%s signals the mbarrier at shared+%zu, whose "
+                        "initialisation no fence_mbar_init "
+                        "has made visible to it",
+                        self.id, site_text(op.site).c_str(), block.shared_offset(bar)));
     op.agent = block.take_unit(false, self.id, op.tick);
     check_memory(block, self, op);
   }
@@ -187,7 +214,8 @@ void tlsim_tma_load(void* dst, const TlsimTensorMap* map, void* bar, const int* 
   if (!barrier.waiting.empty()) block.tma_advance(self, op.barrier);  // somebody waits already
 }
 
-void tlsim_tma_store(const TlsimTensorMap* map, const void* src, const int* coords, int rank, int line) {
+void tlsim_tma_store(const TlsimTensorMap* map, const void* src, const int* coords, int rank,
+                     int line) {
   Fiber& self = *current;
   Block& block = *self.block;
   TmaOperation op{};

@@ -14,11 +14,13 @@ namespace {
 constexpr size_t kBankBytes = 4, kBanks = 32, kSectorBytes = 32;
 
 // Distinct pieces of `unit` bytes that the lanes [first, end) touch, sorted.
-unsigned distinct(const LaneGroup& group, unsigned first, unsigned end, size_t unit, uintptr_t* out) {
+unsigned distinct(const LaneGroup& group, unsigned first, unsigned end, size_t unit,
+                  uintptr_t* out) {
   unsigned count = 0;
   for (unsigned lane = first; lane < end; ++lane) {
     if (!(group.lanes >> lane & 1)) continue;
-    const uintptr_t begin = group.address[lane] / unit, last = (group.address[lane] + group.bytes - 1) / unit;
+    const uintptr_t begin = group.address[lane] / unit,
+                    last = (group.address[lane] + group.bytes - 1) / unit;
     for (uintptr_t piece = begin; piece <= last; ++piece) out[count++] = piece;
   }
   std::sort(out, out + count);
@@ -52,7 +54,8 @@ void add_global(const LaneGroup& group, SiteTraffic& traffic) {
 void Block::close_group(Site site, const LaneGroup& group) {
   SiteTraffic& into = traffic(site, group.shared, group.writes);
   ++into.requests;
-  into.bytes += static_cast<uint64_t>(group.bytes) * static_cast<uint64_t>(__builtin_popcount(group.lanes));
+  into.bytes +=
+      static_cast<uint64_t>(group.bytes) * static_cast<uint64_t>(__builtin_popcount(group.lanes));
   if (group.shared)
     add_shared(group, into);
   else

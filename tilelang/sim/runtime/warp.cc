@@ -9,8 +9,8 @@
 namespace sim {
 
 const char* op_name(int op) {
-  static const char* const kNames[] = {"sync_warp", "shfl_idx", "shfl_xor", "shfl_up", "shfl_down", "elect_one",
-                                       "ldmatrix",  "stmatrix", "mma"};
+  static const char* const kNames[] = {"sync_warp", "shfl_idx", "shfl_xor", "shfl_up", "shfl_down",
+                                       "elect_one", "ldmatrix", "stmatrix", "mma"};
   return kNames[op];
 }
 
@@ -22,10 +22,11 @@ Collective& find_or_open(Fiber& self, Warp& warp, unsigned mask, int op, int lin
     if (!(open->mask & mask & warp.alive)) continue;
     if (open->mask == mask && open->op == op && open->line == line) return *open;
     block.fail(self, "divergence",
-               format("lane %u of warp %u is at %s%s while other lanes wait at %s%s: all lanes of the mask must "
+               format("lane %u of warp %u is at %s%s while other lanes wait at %s%s: all lanes of "
+                      "the mask must "
                       "reach the same one",
-                      self.lane, self.warp, op_name(op), site_text(at_line(line)).c_str(), op_name(open->op),
-                      site_text(at_line(open->line)).c_str()));
+                      self.lane, self.warp, op_name(op), site_text(at_line(line)).c_str(),
+                      op_name(open->op), site_text(at_line(open->line)).c_str()));
   }
   warp.open.push_back(warp.spare ? std::move(warp.spare) : std::make_unique<Collective>());
   Collective& added = *warp.open.back();
@@ -50,13 +51,15 @@ void finish_sync(Block& block, Warp& warp, unsigned warp_index, Collective& coll
 
 }  // namespace
 
-void meet(Fiber& self, unsigned mask, int op, int line, const LaneOperand& operand, void (*compute)(Block&, Collective&, unsigned)) {
+void meet(Fiber& self, unsigned mask, int op, int line, const LaneOperand& operand,
+          void (*compute)(Block&, Collective&, unsigned)) {
   Block& block = *self.block;
   Warp& warp = block.warps[self.warp];
   mask &= warp.alive;  // lanes that have returned are not waited for
   if (!(mask >> self.lane & 1))
-    block.fail(self, "divergence", format("lane %u calls %s%s with a mask that leaves it out", self.lane, op_name(op),
-                                          site_text(at_line(line)).c_str()));
+    block.fail(self, "divergence",
+               format("lane %u calls %s%s with a mask that leaves it out", self.lane, op_name(op),
+                      site_text(at_line(line)).c_str()));
   Collective& collective = find_or_open(self, warp, mask, op, line);
   collective.arrived |= 1u << self.lane;
   collective.lane[self.lane] = operand;
@@ -108,7 +111,8 @@ void shuffle(Block&, Collective& collective, unsigned) {
   for (unsigned lane = 0; lane < 32; ++lane) {
     if (!(collective.arrived >> lane & 1)) continue;
     const LaneOperand& operand = collective.lane[lane];
-    const int width = static_cast<int>(operand.value >> 32), delta = static_cast<int>(static_cast<uint32_t>(operand.value));
+    const int width = static_cast<int>(operand.value >> 32),
+              delta = static_cast<int>(static_cast<uint32_t>(operand.value));
     const int self = static_cast<int>(lane), first = self & -width, last = first + width - 1;
     int source = self;
     switch (collective.op - kShuffle) {
@@ -117,8 +121,10 @@ void shuffle(Block&, Collective& collective, unsigned) {
       case TLSIM_SHFL_UP: source = self - delta; break;
       default: source = self + delta;
     }
-    const bool inside = source >= (collective.op - kShuffle == TLSIM_SHFL_UP ? first : 0) && source <= last;
-    const unsigned from = inside && collective.arrived >> source & 1 ? static_cast<unsigned>(source) : lane;
+    const bool inside =
+        source >= (collective.op - kShuffle == TLSIM_SHFL_UP ? first : 0) && source <= last;
+    const unsigned from =
+        inside && collective.arrived >> source & 1 ? static_cast<unsigned>(source) : lane;
     memcpy(operand.out, collective.lane[from].in, 8);
   }
 }
@@ -139,8 +145,9 @@ void tlsim_sync_warp(unsigned mask, int line) {
 uint64_t tlsim_shuffle(uint64_t value, int mode, int operand, int width, int line) {
   Fiber& self = *current;
   if (width < 1 || width > 32 || (width & (width - 1)))
-    self.block->fail(self, "divergence", format("a shuffle of width %d%s: it must be a power of two up to 32", width,
-                                                site_text(at_line(line)).c_str()));
+    self.block->fail(self, "divergence",
+                     format("a shuffle of width %d%s: it must be a power of two up to 32", width,
+                            site_text(at_line(line)).c_str()));
   uint64_t result = value;
   ++self.block->counters.shuffles;
   const uint64_t packed = static_cast<uint64_t>(width) << 32 | static_cast<uint32_t>(operand);

@@ -37,8 +37,9 @@ void on_signal(int, siginfo_t*, void* state) {
   const uintptr_t at = interrupted_at(*static_cast<ucontext_t*>(state));
   if (!out_of_time(launch) || at - launch.code_begin >= launch.code_end - launch.code_begin) return;
   const Site site = static_cast<Site>(at + 1 - launch.code_begin);  // sites are return addresses
-  fiber->block->fail(*fiber, "timeout", format("thread %u still runs after %.1f s%s", fiber->id, launch.time_limit,
-                                               site_text(site).c_str()));
+  fiber->block->fail(*fiber, "timeout",
+                     format("thread %u still runs after %.1f s%s", fiber->id, launch.time_limit,
+                            site_text(site).c_str()));
 }
 
 void install_handler() {
@@ -47,7 +48,8 @@ void install_handler() {
     struct sigaction action;
     memset(&action, 0, sizeof action);
     action.sa_sigaction = on_signal;
-    action.sa_flags = SA_SIGINFO | SA_NODEFER | SA_RESTART;  // the handler may leave by a switch of stacks
+    action.sa_flags =
+        SA_SIGINFO | SA_NODEFER | SA_RESTART;  // the handler may leave by a switch of stacks
     sigaction(kSignal, &action, nullptr);
   });
 }

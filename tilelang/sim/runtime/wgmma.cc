@@ -47,7 +47,8 @@ struct Operand {
       const size_t k = static_cast<size_t>(i) / groups, group = static_cast<size_t>(i) % groups;
       if (swizzle) {
         const size_t per = static_cast<size_t>(swizzle) / 16;  // groups side by side in one atom
-        address += group / per * leading + group % per * 16 + k / 8 * stride + k % 8 * static_cast<size_t>(swizzle);
+        address += group / per * leading + group % per * 16 + k / 8 * stride +
+                   k % 8 * static_cast<size_t>(swizzle);
       } else {
         address += group * stride + k / 8 * leading + k % 8 * 16;
       }
@@ -57,29 +58,35 @@ struct Operand {
 };
 
 Operand operand_a(const WgmmaOperation& op) { return Operand(op.desc_a, kRows, op.shape.trans_a); }
-Operand operand_b(const WgmmaOperation& op) { return Operand(op.desc_b, op.shape.n, op.shape.trans_b); }
+Operand operand_b(const WgmmaOperation& op) {
+  return Operand(op.desc_b, op.shape.n, op.shape.trans_b);
+}
 
-void check_operand(Block& block, Fiber& fiber, const Operand& operand, const char* name, const Actor& actor) {
+void check_operand(Block& block, Fiber& fiber, const Operand& operand, const char* name,
+                   const Actor& actor) {
   for (int i = 0; i < operand.pieces(); ++i) {
     const size_t offset = operand.piece(i);
     if (offset + 16 > block.shared_bytes)
       block.fail(fiber, "out_of_bounds",
-                 format("the descriptor of operand %s of wgmma%s reaches shared+%zu, outside of shared memory", name,
-                        site_text(actor.site).c_str(), offset));
+                 format("the descriptor of operand %s of wgmma%s reaches shared+%zu, outside of "
+                        "shared memory",
+                        name, site_text(actor.site).c_str(), offset));
     block.check_shared(fiber, offset, 16, false, actor);
   }
 }
 
 // Elements of a shared operand as matrix[row][k] with `row_step` and `k_step` between them.
 template <class Element>
-void fetch(const Block& block, const Operand& operand, Element* matrix, size_t row_step, size_t k_step) {
+void fetch(const Block& block, const Operand& operand, Element* matrix, size_t row_step,
+           size_t k_step) {
   constexpr int kPer = 16 / sizeof(Element);
   const auto* arena = reinterpret_cast<const unsigned char*>(block.shared_base);
   const int groups = operand.rows / 8;
   for (int i = 0; i < operand.pieces(); ++i) {
     Element piece[kPer];
     memcpy(piece, arena + operand.piece(i), 16);
-    const int row = operand.rows_inside ? i % groups * 8 : i / 2, k = operand.rows_inside ? i / groups : i % 2 * kPer;
+    const int row = operand.rows_inside ? i % groups * 8 : i / 2,
+              k = operand.rows_inside ? i / groups : i % 2 * kPer;
     Element* to = matrix + static_cast<size_t>(row) * row_step + static_cast<size_t>(k) * k_step;
     const size_t step = operand.rows_inside ? row_step : k_step;
     for (int e = 0; e < kPer; ++e) to[static_cast<size_t>(e) * step] = piece[e];
@@ -93,12 +100,14 @@ void fetch_registers(const WgmmaOperation& op, Element (*matrix)[kMaxK]) {
   constexpr int kPer = 4 / sizeof(Element);
   for (int t = 0; t < kThreads; ++t)
     for (int r = 0; r < 4; ++r) {
-      const int row = t / 32 * 16 + t % 32 / 4 + 8 * (r & 1), k = t % 4 * kPer + (r >> 1) * 4 * kPer;
+      const int row = t / 32 * 16 + t % 32 / 4 + 8 * (r & 1),
+                k = t % 4 * kPer + (r >> 1) * 4 * kPer;
       memcpy(&matrix[row][k], static_cast<const unsigned char*>(op.a[t]) + 4 * r, 4);
     }
 }
 
-// Accumulator d[4 j + i] of a thread: row g + 8 (i >> 1) of its warp's 16 rows, column 8 j + 2 q + (i & 1).
+// Accumulator d[4 j + i] of a thread: row g + 8 (i >> 1) of its warp's 16 rows, column 8 j + 2 q +
+// (i & 1).
 template <class Value>
 void move_accumulators(const WgmmaOperation& op, Value (*c)[kMaxN], bool to_threads) {
   for (int t = 0; t < kThreads; ++t) {
@@ -166,14 +175,14 @@ void multiply_bytes(const Block& block, const WgmmaOperation& op, Scratch& s) {
   fetch(block, operand_b(op), b[0], 1, kMaxN);
   for (int i = 0; i < kRows; ++i)
     for (int k = 0; k < op.shape.k; ++k)
-      for (int j = 0; j < op.shape.n; ++j) s.integers[i][j] += static_cast<uint32_t>(int{a[i][k]} * int{b[k][j]});
+      for (int j = 0; j < op.shape.n; ++j)
+        s.integers[i][j] += static_cast<uint32_t>(int{a[i][k]} * int{b[k][j]});
 }
 
 // Accumulators of an operation into (or out of) the scratch matrix that is summed in.
 void exchange(const WgmmaOperation& op, Scratch& s, bool to_threads) {
   switch (op.shape.accumulator) {
-    case TLSIM_F32:
-      return move_accumulators(op, s.c, to_threads);
+    case TLSIM_F32: return move_accumulators(op, s.c, to_threads);
     case TLSIM_F16:
       if (!to_threads) move_accumulators(op, s.halves, false);
       for (int i = 0; i < kRows; ++i)
@@ -185,19 +194,20 @@ void exchange(const WgmmaOperation& op, Scratch& s, bool to_threads) {
         }
       if (to_threads) move_accumulators(op, s.halves, true);
       return;
-    default:
-      return move_accumulators(op, s.integers, to_threads);
+    default: return move_accumulators(op, s.integers, to_threads);
   }
 }
 
 bool same_accumulators(const WgmmaOperation& a, const WgmmaOperation& b) {
-  return a.shape.n == b.shape.n && a.shape.accumulator == b.shape.accumulator && a.shape.accumulator != TLSIM_F16 &&
-         memcmp(a.d, b.d, sizeof a.d) == 0;
+  return a.shape.n == b.shape.n && a.shape.accumulator == b.shape.accumulator &&
+         a.shape.accumulator != TLSIM_F16 && memcmp(a.d, b.d, sizeof a.d) == 0;
 }
 
-// Computes the first `count` operations. Runs that add to the same registers stay in the scratch matrix.
+// Computes the first `count` operations. Runs that add to the same registers stay in the scratch
+// matrix.
 void execute(Block& block, Warpgroup& group, unsigned count) {
-  static thread_local Scratch* scratch = new Scratch;  // too large for a fiber's stack; one per host thread
+  static thread_local Scratch* scratch =
+      new Scratch;  // too large for a fiber's stack; one per host thread
   Scratch& s = *scratch;
   for (unsigned i = 0; i < count; ++i) {
     const WgmmaOperation& op = group.operations[i];
@@ -232,7 +242,8 @@ void put(std::vector<StackRange>& ranges, const StackRange& added) {
   ranges.push_back(added);
 }
 
-void mark_in_flight(Fiber& fiber, const void* registers, size_t bytes, bool written, const WgmmaOperation& op, unsigned index) {
+void mark_in_flight(Fiber& fiber, const void* registers, size_t bytes, bool written,
+                    const WgmmaOperation& op, unsigned index) {
   const uintptr_t begin = reinterpret_cast<uintptr_t>(registers);
   if (begin - fiber.stack >= Stacks::kSize) return;
   const StackRange range = {begin, begin + bytes, at_line(op.line), written, index};
@@ -252,18 +263,21 @@ extern "C" {
 uint64_t tlsim_wgmma_desc(const void* p, unsigned lbo, unsigned sbo, int swizzle) {
   Fiber& self = *current;
   const uint64_t address = self.block->shared_offset(p);
-  return (address & 0x3ffff) >> 4 | static_cast<uint64_t>(lbo >> 4) << 16 | static_cast<uint64_t>(sbo >> 4) << 32 |
-         static_cast<uint64_t>(swizzle) << 62;
+  return (address & 0x3ffff) >> 4 | static_cast<uint64_t>(lbo >> 4) << 16 |
+         static_cast<uint64_t>(sbo >> 4) << 32 | static_cast<uint64_t>(swizzle) << 62;
 }
 
-void tlsim_wgmma(const TlsimWgmma* shape, void* d, const void* a, uint64_t desc_a, uint64_t desc_b, int scale_d, int line) {
+void tlsim_wgmma(const TlsimWgmma* shape, void* d, const void* a, uint64_t desc_a, uint64_t desc_b,
+                 int scale_d, int line) {
   Fiber& self = *current;
   Block& block = *self.block;
   Warpgroup& group = warpgroup_of(self);
   const unsigned index = self.wgmmas++, lane = self.id % kThreads;
   if (block.check && self.needs_wgmma_fence)
-    block.fail(self, "missing_fence", format("thread %u: wgmma%s without a wgmma_fence since its registers were last written",
-                                             self.id, site_text(at_line(line)).c_str()));
+    block.fail(
+        self, "missing_fence",
+        format("thread %u: wgmma%s without a wgmma_fence since its registers were last written",
+               self.id, site_text(at_line(line)).c_str()));
   if (index - group.first >= group.operations.size()) {
     group.operations.emplace_back();
     WgmmaOperation& added = group.operations.back();
@@ -273,23 +287,31 @@ void tlsim_wgmma(const TlsimWgmma* shape, void* d, const void* a, uint64_t desc_
     added.scale_d = scale_d;
     added.line = line;
     added.lanes = 0;
-    if (!group.agent && block.check) group.agent = block.new_agent("the wgmma of warpgroup", self.id / kThreads);
+    if (!group.agent && block.check)
+      group.agent = block.new_agent("the wgmma of warpgroup", self.id / kThreads);
   }
   WgmmaOperation& op = group.operations[index - group.first];
   if (op.line != line || op.desc_a != desc_a || op.desc_b != desc_b || op.scale_d != scale_d)
-    block.fail(self, "divergence", format("thread %u: wgmma%s differs from that of other threads of the warpgroup%s: line, "
-                                          "descriptors and scale_d must be the same", self.id, site_text(at_line(line)).c_str(),
-                                          site_text(at_line(op.line)).c_str()));
+    block.fail(
+        self, "divergence",
+        format("thread %u: wgmma%s differs from that of other threads of the warpgroup%s: line, "
+               "descriptors and scale_d must be the same",
+               self.id, site_text(at_line(line)).c_str(), site_text(at_line(op.line)).c_str()));
   op.d[lane] = d;
   op.a[lane] = a;
   ++op.lanes;
   if (!block.check) return;
-  const size_t bytes = static_cast<size_t>(shape->n) / 2 * static_cast<size_t>(element_bytes(shape->accumulator));
+  const size_t bytes =
+      static_cast<size_t>(shape->n) / 2 * static_cast<size_t>(element_bytes(shape->accumulator));
   mark_in_flight(self, d, bytes, true, op, index);
   if (a) mark_in_flight(self, a, 16, false, op, index);
-  if (op.lanes > 1 && self.view.seen.same(op.checked.seen) && self.view.fenced.same(op.checked.fenced)) return;
+  if (op.lanes > 1 && self.view.seen.same(op.checked.seen) &&
+      self.view.fenced.same(op.checked.fenced))
+    return;
   op.checked = self.view;
-  Actor actor{group.agent, self.wgmma_groups + 1, &self.view, at_line(line), static_cast<Agent>(self.id), self.copy_agent, self.copies_seen};
+  Actor actor{group.agent,     self.wgmma_groups + 1,       &self.view,
+              at_line(line),   static_cast<Agent>(self.id), self.copy_agent,
+              self.copies_seen};
   actor.async_proxy = true;
   if (!a) check_operand(block, self, operand_a(op), "A", actor);
   check_operand(block, self, operand_b(op), "B", actor);
@@ -320,8 +342,10 @@ void tlsim_wgmma_wait(int pending, int line) {
     }
     for (unsigned i = 0; i < end - group.first; ++i)
       if (group.operations[i].lanes != kThreads)
-        block.fail(self, "divergence", format("wgmma%s was issued by %u of the 128 threads of the warpgroup",
-                                              site_text(at_line(group.operations[i].line)).c_str(), group.operations[i].lanes));
+        block.fail(self, "divergence",
+                   format("wgmma%s was issued by %u of the 128 threads of the warpgroup",
+                          site_text(at_line(group.operations[i].line)).c_str(),
+                          group.operations[i].lanes));
     execute(block, group, end - group.first);
     if (block.check) {
       ClockSum done;

@@ -5,17 +5,19 @@
 
 namespace tl {
 
-#define TLSIM_ATOMIC(name, op)                                                               \
-  template <class T, class V> TLSIM_FN T name(T* p, V value, TLSIM_LINE) {                   \
-    const T x = cast<T>(value);                                                              \
-    T old;                                                                                   \
-    tlsim_atomic(p, &x, &old, op, sim_type<T>, line);                                        \
-    return old;                                                                              \
-  }                                                                                          \
-  template <class T, int N> TLSIM_FN vec<T, N> name(T* p, const vec<T, N>& x, TLSIM_LINE) {  \
-    vec<T, N> old;                                                                           \
-    for (int i = 0; i < N; ++i) old.v[i] = name(p + i, x.v[i], line);                        \
-    return old;                                                                              \
+#define TLSIM_ATOMIC(name, op)                                        \
+  template <class T, class V>                                         \
+  TLSIM_FN T name(T* p, V value, TLSIM_LINE) {                        \
+    const T x = cast<T>(value);                                       \
+    T old;                                                            \
+    tlsim_atomic(p, &x, &old, op, sim_type<T>, line);                 \
+    return old;                                                       \
+  }                                                                   \
+  template <class T, int N>                                           \
+  TLSIM_FN vec<T, N> name(T* p, const vec<T, N>& x, TLSIM_LINE) {     \
+    vec<T, N> old;                                                    \
+    for (int i = 0; i < N; ++i) old.v[i] = name(p + i, x.v[i], line); \
+    return old;                                                       \
   }
 TLSIM_ATOMIC(atomic_add, TLSIM_ATOMIC_ADD)
 TLSIM_ATOMIC(atomic_max, TLSIM_ATOMIC_MAX)

@@ -5,11 +5,11 @@
 
 namespace tl {
 
-#define TLSIM_MMA(rows, columns, depth, ab, AB, c, C)                                                  \
-  TLSIM_FN void mma_m##rows##n##columns##k##depth##_##ab##_##c(void* c_regs, const void* a_regs,       \
-                                                               const void* b_regs, TLSIM_LINE) {       \
-    static constexpr TlsimMma shape = {rows, columns, depth, TLSIM_##AB, TLSIM_##C};                   \
-    tlsim_mma(&shape, c_regs, a_regs, b_regs, line);                                                   \
+#define TLSIM_MMA(rows, columns, depth, ab, AB, c, C)                                            \
+  TLSIM_FN void mma_m##rows##n##columns##k##depth##_##ab##_##c(void* c_regs, const void* a_regs, \
+                                                               const void* b_regs, TLSIM_LINE) { \
+    static constexpr TlsimMma shape = {rows, columns, depth, TLSIM_##AB, TLSIM_##C};             \
+    tlsim_mma(&shape, c_regs, a_regs, b_regs, line);                                             \
   }
 TLSIM_MMA(16, 8, 16, f16, F16, f32, F32)
 TLSIM_MMA(16, 8, 16, f16, F16, f16, F16)

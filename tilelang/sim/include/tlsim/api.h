@@ -13,7 +13,7 @@ struct TlsimDim3 {
 };
 
 // A TMA descriptor as the simulator keeps it: 128 bytes like the hardware's, filled in by
-// `sim/device.py`. dims and strides are innermost first; strides[i] is the byte stride of dim i + 1.
+// `sim/device.py`. dims are innermost first; strides[i] is the stride of dims[i + 1] in bytes.
 struct alignas(64) TlsimTensorMap {
   unsigned char* base;
   uint64_t dims[5];
@@ -26,10 +26,28 @@ static_assert(sizeof(TlsimTensorMap) == 128, "a tensor map has 128 bytes");
 
 // Element types, for atomics and matrix instructions.
 enum TlsimType : int {
-  TLSIM_S8, TLSIM_U8, TLSIM_S16, TLSIM_U16, TLSIM_S32, TLSIM_U32, TLSIM_S64, TLSIM_U64,
-  TLSIM_F16, TLSIM_BF16, TLSIM_TF32, TLSIM_F32, TLSIM_F64, TLSIM_E4M3, TLSIM_E5M2,
+  TLSIM_S8,
+  TLSIM_U8,
+  TLSIM_S16,
+  TLSIM_U16,
+  TLSIM_S32,
+  TLSIM_U32,
+  TLSIM_S64,
+  TLSIM_U64,
+  TLSIM_F16,
+  TLSIM_BF16,
+  TLSIM_TF32,
+  TLSIM_F32,
+  TLSIM_F64,
+  TLSIM_E4M3,
+  TLSIM_E5M2,
 };
-enum TlsimAtomic : int { TLSIM_ATOMIC_ADD, TLSIM_ATOMIC_MAX, TLSIM_ATOMIC_MIN, TLSIM_ATOMIC_EXCHANGE };
+enum TlsimAtomic : int {
+  TLSIM_ATOMIC_ADD,
+  TLSIM_ATOMIC_MAX,
+  TLSIM_ATOMIC_MIN,
+  TLSIM_ATOMIC_EXCHANGE
+};
 enum TlsimShuffle : int { TLSIM_SHFL_IDX, TLSIM_SHFL_XOR, TLSIM_SHFL_UP, TLSIM_SHFL_DOWN };
 
 // One matrix instruction: D[m, n] += A[m, k] * B[k, n].
@@ -62,8 +80,6 @@ void tlsim_ldmatrix(void* dst, const void* row, int count, int trans, int line);
 void tlsim_stmatrix(void* row, const void* src, int count, int trans, int line);
 void tlsim_mma(const TlsimMma* shape, void* c, const void* a, const void* b, int line);
 
-// A vector access that must be aligned to its size (1 to 32 bytes).
-void tlsim_vector_access(const void* p, int bytes, int writes, int line);
 // old and value point to one element.
 void tlsim_atomic(void* p, const void* value, void* old, int op, int type, int line);
 
@@ -80,8 +96,10 @@ void tlsim_mbar_announce(void* bar, unsigned bytes, int line);
 void tlsim_mbar_wait(void* bar, unsigned parity, int line);
 void tlsim_fence_mbar_init(int line);
 void tlsim_fence_proxy_async(int line);
-void tlsim_tma_load(void* dst, const TlsimTensorMap* map, void* bar, const int* coords, int rank, int line);
-void tlsim_tma_store(const TlsimTensorMap* map, const void* src, const int* coords, int rank, int line);
+void tlsim_tma_load(void* dst, const TlsimTensorMap* map, void* bar, const int* coords, int rank,
+                    int line);
+void tlsim_tma_store(const TlsimTensorMap* map, const void* src, const int* coords, int rank,
+                     int line);
 void tlsim_tma_store_commit(int line);
 void tlsim_tma_store_wait(int pending, int line);
 

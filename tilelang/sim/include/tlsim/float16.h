@@ -14,7 +14,8 @@ inline float tlsim_f16_to_f32(uint16_t h) {
 #if defined(__F16C__)
   return __builtin_ia32_vcvtph2ps(tlsim_v8hi{static_cast<short>(h), 0, 0, 0, 0, 0, 0, 0})[0];
 #else
-  const uint32_t sign = static_cast<uint32_t>(h & 0x8000) << 16, exponent = h >> 10 & 31, fraction = h & 0x3ff;
+  const uint32_t sign = static_cast<uint32_t>(h & 0x8000) << 16, exponent = h >> 10 & 31,
+                 fraction = h & 0x3ff;
   uint32_t bits;
   if (exponent == 31) {
     bits = sign | 0x7f800000 | fraction << 13;
