@@ -38,6 +38,69 @@ def test_exec_with_remembered_source() -> None:
     assert func.body.span.line == 7
 
 
+def test_exec_of_a_text() -> None:
+    text = PROGRAM + "\nmain = factory(3)\n"
+    scope: dict[str, Any] = {}
+    exec(text, scope)
+    assert scope["main"].name == "main"
+    assert scope["main"].body.span.line == 7
+
+
+def test_exec_of_a_literal() -> None:
+    scope: dict[str, Any] = {}
+    exec(
+        "import tilelang.language as T\n"
+        "@T.prim_func\n"
+        "def main(A: T.Tensor((3,), 'float32')):\n"
+        "    with T.Kernel(1):\n"
+        "        T.clear(A)\n",
+        scope,
+    )
+    assert scope["main"].name == "main"
+
+
+def test_exec_of_a_jit_factory_called_later() -> None:
+    text = PROGRAM.replace("def factory", "import tilelang\n@tilelang.jit\ndef factory")
+    scope: dict[str, Any] = {}
+    exec(text, scope)
+    del text
+    assert scope["factory"].get_tir(5).name == "main"
+
+
+def test_what_was_typed() -> None:
+    from tilelang.language.prompt import statement_around
+
+    lines = ["x = 1", "@a", "@b", "def f():", "    def g():", "", "        pass", "f()"]
+    assert statement_around(lines, 4) == "\n".join(lines[1:7]) + "\n"
+
+
+def test_interactive_prompt(tmp_path: Path) -> None:
+    import os
+    import pty
+    import select
+    import time
+
+    pid, fd = pty.fork()
+    if pid == 0:
+        os.chdir(ROOT)
+        os.execv(sys.executable, [sys.executable, "-i", "-q"])
+    lines = [*PROGRAM.strip().split("\n"), "", "print('name', factory(4).name, 'end')", "exit()"]
+    out, deadline = "", time.monotonic() + 60
+    for line in lines:
+        os.write(fd, (line + "\n").encode())
+        time.sleep(0.02)
+    while time.monotonic() < deadline and "name main end" not in out:
+        if not select.select([fd], [], [], 1)[0]:
+            continue
+        try:
+            out += os.read(fd, 4096).decode()
+        except OSError:
+            break
+    os.close(fd)
+    os.waitpid(pid, 0)
+    assert "name main end" in out, out
+
+
 def test_exec_without_source() -> None:
     scope: dict[str, Any] = {}
     exec(compile(PROGRAM, "<unknown>", "exec"), scope)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from tilelang.errors import ArgumentTypeError, ArgumentValueError
 from tilelang.ir import DType, PrimFunc
+from tilelang.language.capture import note_source
 from tilelang.language.entry import EagerFunction, PrimFuncCreater, detect_mode
 from tilelang.target import Target, determine_target
 
@@ -57,6 +58,7 @@ class JITImpl:
         self.lazy_jit = lazy_jit
         self._outer = outer
         origin = getattr(func, "orig_func", func)
+        note_source(origin)
         self.__name__ = getattr(origin, "__name__", getattr(func, "name", "kernel"))
         self.__doc__ = getattr(origin, "__doc__", None)
         self.__wrapped__ = origin

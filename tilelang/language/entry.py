@@ -20,6 +20,7 @@ from typing import Any
 from tilelang.errors import LanguageError, TypeMismatchError
 from tilelang.ir import PrimFunc, fresh_session
 
+from .capture import note_source
 from .eager import ConstMatcher, ConstPlan, EagerFunction, detect_mode
 from .execute import execute
 from .finish import finished_func
@@ -50,6 +51,7 @@ class PrimFuncCreater:
         self, orig_func: Callable[..., Any], outer: Mapping[str, Any] | None = None
     ) -> None:
         self.orig_func = orig_func
+        note_source(orig_func)
         self.outer = outer
         self.__name__ = orig_func.__name__
         self.__doc__ = orig_func.__doc__

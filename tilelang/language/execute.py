@@ -24,7 +24,7 @@ from tilelang.errors import (
 )
 from tilelang.ir import Buffer, Expr, Region
 
-from .capture import source_of
+from .capture import future_flags, source_of
 from .rewrite import TRACE_NAME, locate, rewrite_function
 from .trace import Calls, tracing
 from .values import VarRef
@@ -60,20 +60,13 @@ def _compile(fn: FunctionType, outer: tuple[str, ...]) -> CodeType:
     factory = ast.FunctionDef("_tl_factory_", args, [inner], [])
     module = ast.Module([ast.copy_location(factory, inner)], [])
     locate(module)
-    flags = fn.__code__.co_flags & _future_flags()
+    flags = future_flags(fn.__code__)
     code = compile(module, source.file, "exec", flags=flags, dont_inherit=True)
     (made,) = [c for c in code.co_consts if isinstance(c, types.CodeType)]
     body = next(
         c for c in made.co_consts if isinstance(c, types.CodeType) and c.co_name == inner.name
     )
     return body.replace(co_name=fn.__name__, co_qualname=fn.__qualname__)
-
-
-def _future_flags() -> int:
-    flags = 0
-    for name in __future__.all_feature_names:
-        flags |= getattr(__future__, name).compiler_flag
-    return flags
 
 
 def execute(

@@ -15,6 +15,7 @@ from typing import Any
 from tilelang.errors import LanguageError, TypeMismatchError
 from tilelang.ir import Buffer, Expr, Load, Region, as_expr
 
+from .capture import note_source
 from .execute import execute
 from .protocol import Protocol
 from .trace import Region as Place
@@ -41,6 +42,7 @@ class Macro:
         functools.update_wrapper(self, fn)
         self.fn = fn
         self.outer = outer
+        note_source(fn)
         self.signature = inspect.signature(fn)
         self.by_reference = frozenset(n for n, a in fn.__annotations__.items() if _is_reference(a))
 
