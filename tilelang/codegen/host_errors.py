@@ -50,49 +50,77 @@ class _Failure(NamedTuple):
     """text: a printf format whose first %s is the kernel. params: types of the other values."""
 
     code: str
-    kind: str
     text: str
+    kind: str
     params: tuple[str, ...] = ()
     help: str = ""
 
 
 _S, _I = "ptr", "i64"
+_VALUE, _TYPE, _RUNTIME = "ValueError", "TypeError", "RuntimeError"
 _FAILURES = {
     "tl_fail_count": _Failure(
-        "TL0901", "ValueError", "kernel %s: expected %lld arguments (%s), got %lld", (_I, _S, _I)
+        "TL0901", "kernel %s: expected %lld arguments (%s), got %lld", _VALUE, (_I, _S, _I)
     ),
     "tl_fail_ndim": _Failure(
-        "TL0903", "ValueError", "kernel %s: parameter %s: expected %lld dimensions, got %lld",
+        "TL0903", "kernel %s: parameter %s: expected %lld dimensions, got %lld", _VALUE,
         (_S, _I, _I),
     ),
     "tl_fail_shape": _Failure(
-        "TL0905", "ValueError",
-        "kernel %s: parameter %s: shape[%lld]: expected %lld%s, got %lld", (_S, _I, _I, _S, _I),
+        "TL0905", "kernel %s: parameter %s: shape[%lld]: expected %lld%s, got %lld", _VALUE,
+        (_S, _I, _I, _S, _I),
     ),
     "tl_fail_stride": _Failure(
-        "TL0906", "ValueError",
-        "kernel %s: parameter %s: stride[%lld]: expected %lld%s, got %lld", (_S, _I, _I, _S, _I),
+        "TL0906", "kernel %s: parameter %s: stride[%lld]: expected %lld%s, got %lld", _VALUE,
+        (_S, _I, _I, _S, _I),
     ),
     "tl_fail_align": _Failure(
-        "TL0908", "ValueError",
-        "kernel %s: parameter %s: data must be aligned to %lld bytes, got address 0x%llx",
+        "TL0908",
+        "kernel %s: parameter %s: data must be aligned to %lld bytes, got address 0x%llx", _VALUE,
         (_S, _I, _I), "slice the tensor at a multiple of this many bytes, or pass a copy",
     ),
     "tl_fail_scalar_range": _Failure(
-        "TL0911", "ValueError", "kernel %s: parameter %s: expected a value of %s, got %lld",
+        "TL0911", "kernel %s: parameter %s: expected a value of %s, got %lld", _VALUE,
         (_S, _S, _I),
     ),
     "tl_fail_dim_range": _Failure(
-        "TL0912", "ValueError",
-        "kernel %s: %s = %lld (from %s) does not fit %s", (_S, _I, _S, _S),
+        "TL0912", "kernel %s: %s = %lld (from %s) does not fit %s", _VALUE, (_S, _I, _S, _S),
         'declare it as T.dynamic(name, "int64")',
     ),
     "tl_fail_device_id": _Failure(
-        "TL0913", "ValueError",
+        "TL0913",
         "kernel %s: parameter %s: expected a tensor on device %lld as the others, got device %lld",
-        (_S, _I, _I),
+        _VALUE, (_S, _I, _I),
     ),
-    "tl_fail_assert": _Failure("TL0914", "ValueError", "kernel %s: %s", (_S,)),
+    "tl_fail_assert": _Failure("TL0914", "kernel %s: %s", _VALUE, (_S,)),
+}  # fmt: skip
+# Those whose values are looked up or computed on the way.
+_COMPUTED = {
+    "tensor": _Failure("TL0902", "kernel %s: parameter %s: expected a tensor, got %s", _TYPE),
+    "scalar": _Failure("TL0910", "kernel %s: parameter %s: expected %s, got %s", _TYPE),
+    "dtype": _Failure("TL0904", "kernel %s: parameter %s: expected dtype %s, got %s%s", _TYPE),
+    "device": _Failure(
+        "TL0907", "kernel %s: parameter %s: expected a tensor on %s, got one on %s:%lld", _VALUE,
+        help="compile for the tensor's device with target=, or move the tensor",
+    ),
+    "contiguous": _Failure(
+        "TL0995",
+        "kernel %s: parameter %s: stride[%lld]: expected %lld, got %lld: the tensor is not"
+        " contiguous",
+        _VALUE, help="pass x.contiguous() (numpy.ascontiguousarray), or declare T.StridedTensor",
+    ),
+    "null": _Failure("TL0909", "kernel %s: parameter %s: the data pointer is NULL", _VALUE),
+    "launch": _Failure(
+        "TL0815",
+        "kernel %s: launching %s failed: CUDA error %lld (%s) with grid (%lld, %lld, %lld),"
+        " block (%lld, %lld, %lld), %lld bytes of shared memory", _RUNTIME,
+    ),
+    "kernel": _Failure("TL0817", "kernel %s: %s", _RUNTIME),
+    "encode": _Failure(
+        "TL0916",
+        "kernel %s: parameter %s: the tensor cannot be described to the TMA unit (CUDA error %lld)",
+        _VALUE, help="its data and strides must be multiples of 16 bytes",
+    ),
 }  # fmt: skip
 
 
@@ -111,25 +139,24 @@ class _Handlers:
         self.kernel = kernel
         self.for_export = for_export
 
-    def raise_(
-        self, code: str, kind: str, text: str, values: Iterable[Value], help: str = ""
-    ) -> None:
+    def raise_(self, row: _Failure, values: Iterable[Value]) -> None:
         """Formats the message, sets the error, returns -1."""
         w = self.w
-        if help:
-            text += f"; {help}" if self.for_export else f"{HELP_SEPARATOR}{help}"
+        text = row.text
+        if row.help:
+            text += f"; {row.help}" if self.for_export else f"{HELP_SEPARATOR}{row.help}"
         buffer = w.stack(_TEXT_BYTES, hint="text")
         head = [buffer, w.number(_TEXT_BYTES), w.string(text), w.string(self.kernel)]
         w.call("snprintf", [*head, *values])
-        kind_text = w.string(kind if self.for_export else code)
-        w.call("TVMFFIErrorSetRaisedFromCStr", [kind_text, buffer])
+        kind = w.string(row.kind if self.for_export else row.code)
+        w.call("TVMFFIErrorSetRaisedFromCStr", [kind, buffer])
         w.ret(w.number(-1, "i32"))
 
     def simple(self, name: str) -> None:
         row = _FAILURES[name]
         params = [(f"a{i}", t) for i, t in enumerate(row.params)]
         with self.w.function(name, params, cold=True) as values:
-            self.raise_(row.code, row.kind, row.text, values, row.help)
+            self.raise_(row, values)
 
     def type_name(self, index: Value) -> Value:
         """The text for a TVMFFITypeIndex."""
@@ -144,14 +171,12 @@ class _Handlers:
 
     def not_a_tensor(self) -> None:
         with self.w.function("tl_fail_tensor", [("param", _S), ("type", _I)], cold=True) as (p, t):
-            text = "kernel %s: parameter %s: expected a tensor, got %s"
-            self.raise_("TL0902", "TypeError", text, [p, self.type_name(t)])
+            self.raise_(_COMPUTED["tensor"], [p, self.type_name(t)])
 
     def scalar(self) -> None:
         params = [("param", _S), ("expected", _S), ("type", _I)]
         with self.w.function("tl_fail_scalar", params, cold=True) as (p, expected, t):
-            text = "kernel %s: parameter %s: expected %s, got %s"
-            self.raise_("TL0910", "TypeError", text, [p, expected, self.type_name(t)])
+            self.raise_(_COMPUTED["scalar"], [p, expected, self.type_name(t)])
 
     def dtype(self) -> None:
         w = self.w
@@ -167,8 +192,7 @@ class _Handlers:
             form = w.select(scalar, w.string(""), w.string("x%lld"))
             suffix = w.stack(32, hint="suffix")
             w.call("snprintf", [suffix, w.number(32), form, lanes])
-            text = "kernel %s: parameter %s: expected dtype %s, got %s%s"
-            self.raise_("TL0904", "TypeError", text, [p, expected, name, suffix])
+            self.raise_(_COMPUTED["dtype"], [p, expected, name, suffix])
 
     def device(self) -> None:
         w = self.w
@@ -177,9 +201,7 @@ class _Handlers:
             name = _entry(
                 w, w.string_table("devices", _DEVICES), _clamp(w, type_, len(_DEVICES) - 1)
             )
-            text = "kernel %s: parameter %s: expected a tensor on %s, got one on %s:%lld"
-            help = "compile for the tensor's device with target=, or move the tensor"
-            self.raise_("TL0907", "ValueError", text, [p, expected, name, id_], help)
+            self.raise_(_COMPUTED["device"], [p, expected, name, id_])
 
     def contiguous(self) -> None:
         """Called when some stride is not the row-major one; a tensor without elements is fine."""
@@ -199,14 +221,7 @@ class _Handlers:
                     "and", w.compare("ne", extent, w.number(1)), w.compare("ne", stride, want)
                 )
                 with w.if_(wrong):
-                    text = (
-                        "kernel %s: parameter %s: stride[%lld]: expected %lld, got %lld:"
-                        " the tensor is not contiguous"
-                    )
-                    help = (
-                        "pass x.contiguous() (numpy.ascontiguousarray), or declare T.StridedTensor"
-                    )
-                    self.raise_("TL0906", "ValueError", text, [p, d, want, stride], help)
+                    self.raise_(_COMPUTED["contiguous"], [p, d, want, stride])
                 w.store(w.op("mul", want, extent), expected)
             w.ret(w.number(0, "i32"))
 
@@ -222,8 +237,7 @@ class _Handlers:
         params = [("param", _S), ("shape", _S), ("ndim", _I)]
         with w.function("tl_check_null", params, cold=True) as (p, shape, ndim):
             self._return_if_empty(shape, ndim)
-            text = "kernel %s: parameter %s: the data pointer is NULL"
-            self.raise_("TL0909", "ValueError", text, [p])
+            self.raise_(_COMPUTED["null"], [p])
 
     def launch(self) -> None:
         """`strerror` is cuGetErrorString; the output allocated for this call is released."""
@@ -236,13 +250,7 @@ class _Handlers:
             w.store(w.string("unknown error"), place)
             w.call(strerror, [w.convert(code, "i32"), place])
             grid = [w.convert(w.load("i32", cfg, 4 * i), "i64") for i in range(7)]
-            text = (
-                "kernel %s: launching %s failed: CUDA error %lld (%s)"
-                " with grid (%lld, %lld, %lld), block (%lld, %lld, %lld),"
-                " %lld bytes of shared memory"
-            )
-            values = [name, code, w.load("ptr", place), *grid]
-            self.raise_("TL0815", "RuntimeError", text, values)
+            self.raise_(_COMPUTED["launch"], [name, code, w.load("ptr", place), *grid])
 
     def kernel_message(self) -> None:
         """A CPU kernel gave up and says why."""
@@ -250,17 +258,12 @@ class _Handlers:
         with w.function("tl_fail_kernel", [("output", _S), ("text", _S)], cold=True) as (out, text):
             with w.if_(w.convert(out, "i1")):
                 w.call("TVMFFIObjectDecRef", [out])
-            self.raise_("TL0817", "RuntimeError", "kernel %s: %s", [text])
+            self.raise_(_COMPUTED["kernel"], [text])
 
     def encode(self) -> None:
         w = self.w
         with w.function("tl_fail_encode", [("param", _S), ("code", _I)], cold=True) as (p, code):
-            text = (
-                "kernel %s: parameter %s: the tensor cannot be described to the TMA unit"
-                " (CUDA error %lld)"
-            )
-            help = "its data and strides must be multiples of 16 bytes"
-            self.raise_("TL0916", "ValueError", text, [p, code], help)
+            self.raise_(_COMPUTED["encode"], [p, code])
 
 
 _SPECIAL = {

@@ -39,7 +39,7 @@ def observer(given: Observer | None) -> Observer | None:
             _write(f"{result.name}.{number:02}.{name}.py", _text(result))
         if name == stop:
             _write(f"{result.name}.{number:02}.{name}.py", _text(result))
-            raise OptionError(f"stopped after {name}, as TILELANG_STOP_AFTER says", code="TL0530")
+            raise OptionError(f"stopped after {name}, as TILELANG_STOP_AFTER says", code="TL0590")
 
     return observe
 
@@ -59,7 +59,7 @@ def _check_names(names: list[str], variable: str) -> None:
         if name not in known:
             raise OptionError(
                 f"{variable} names {name!r}, which is no pass",
-                code="TL0531",
+                code="TL0591",
                 help=did_you_mean(name, known) or f"passes are {', '.join(known)}",
             )
 

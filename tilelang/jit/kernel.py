@@ -159,7 +159,7 @@ class JITKernel:
         shown = {
             "source": lambda: self.kernel_source,
             "host": self.get_host_source,
-            "ir": lambda: self._func().script(),
+            "ir": lambda: self.function().script(),
             "why": lambda: "\n".join(self.artifact.notes),
             "time": self._times,
             "ptx": self._get_ptx,
@@ -177,7 +177,8 @@ class JITKernel:
         rows = [f"{name:24} {1e3 * t:8.2f} ms" for name, t in self.artifact.timings.items()]
         return "\n".join(rows)
 
-    def _func(self) -> PrimFunc:
+    def function(self) -> PrimFunc:
+        """The function that was compiled."""
         if self.prim_func is None:
             raise ArgumentValueError("a kernel from the cache keeps no function", code="TL0952")
         return self.prim_func

@@ -97,7 +97,7 @@ class Profiler:
         got, want = _listed(self.kernel(*inputs)), _listed(reference_program(*inputs))
         if len(got) != len(want):
             raise ArgumentValueError(
-                f"the kernel gives {len(got)} outputs, the reference {len(want)}", code="TL0980"
+                f"the kernel gives {len(got)} outputs, the reference {len(want)}", code="TL0986"
             )
         for n, (a, b) in enumerate(zip(got, want, strict=True)):
             _compare(n, a, b, atol, rtol, max_mismatched_ratio)

@@ -61,8 +61,15 @@ from tilelang.ir.intrinsics import TABLE
 
 from .dlpack import CPU, CUDA, View, view_of
 
-__all__ = ["Bound", "CallSpec", "KernelSpec", "MapSpec", "ParamSpec", "Size", "call_spec"]
+__all__ = ["CODES", "Bound", "CallSpec", "KernelSpec", "MapSpec", "ParamSpec", "Size", "call_spec"]
 
+# Codes of the mistakes that the packed entry reports too (codegen.host_errors); the texts agree.
+CODES = {
+    "count": "TL0901", "kind": "TL0902", "rank": "TL0903", "dtype": "TL0904", "shape": "TL0905",
+    "stride": "TL0906", "device": "TL0907", "alignment": "TL0908", "null": "TL0909",
+    "scalar": "TL0910", "range": "TL0911", "size": "TL0912", "devices": "TL0913",
+    "assert": "TL0914", "contiguous": "TL0995", "expression": "TL0180", "kernel": "TL0817",
+}  # fmt: skip
 Size = Any  # int | str | list: recursive, which type checkers do not follow through JSON
 
 _OPERATORS: dict[type, str] = {
@@ -237,7 +244,7 @@ class CallSpec:
             names = ", ".join(self.params[i].name for i in indices)
             raise ArgumentValueError(
                 f"kernel {self.name}: expected {len(indices)} arguments ({names}), got {len(args)}",
-                code="TL0901",
+                code=CODES["count"],
             )
         bound = Bound({}, {}, (device_type, 0))
         origins: dict[str, str] = {}
@@ -257,7 +264,7 @@ class CallSpec:
         for cond, message in self.asserts:
             if not evaluate(cond, bound.symbols):
                 text = f"kernel {self.name}: assertion failed: {message}"
-                raise ArgumentValueError(text, code="TL0914")
+                raise ArgumentValueError(text, code=CODES["assert"])
         return bound
 
     def _where(self, p: ParamSpec) -> str:
@@ -267,15 +274,15 @@ class CallSpec:
         view = view_of(x)
         if view is None:
             text = f"{self._where(p)}: expected a tensor, got {_kind_name(x)}"
-            raise ArgumentTypeError(text, code="TL0902")
+            raise ArgumentTypeError(text, code=CODES["kind"])
         if len(view.shape) != len(p.shape):
             raise ArgumentValueError(
                 f"{self._where(p)}: expected {len(p.shape)} dimensions, got {len(view.shape)}",
-                code="TL0903",
+                code=CODES["rank"],
             )
         if not _dtype_fits(p.dtype, view.dtype):
             raise ArgumentTypeError(
-                f"{self._where(p)}: expected dtype {p.dtype}, got {view.dtype}", code="TL0904"
+                f"{self._where(p)}: expected dtype {p.dtype}, got {view.dtype}", code=CODES["dtype"]
             )
         bits = DType(p.dtype).bits
         if bits < 8 and view.shape and view.dtype in ("int8", "uint8"):
@@ -301,7 +308,7 @@ class CallSpec:
                 return bool(value) if dtype.is_bool else self._in_range(p, dtype, value)
             expected = "a bool" if dtype.is_bool else "an int"
         text = f"{self._where(p)}: expected {expected}, got {_kind_name(x)}"
-        raise ArgumentTypeError(text, code="TL0910")
+        raise ArgumentTypeError(text, code=CODES["scalar"])
 
     def _in_range(self, p: ParamSpec, dtype: DType, value: int) -> int:
         low = -(2 ** (dtype.bits - 1)) if dtype.is_signed else 0
@@ -309,7 +316,7 @@ class CallSpec:
         if not low <= value <= high:
             raise ArgumentValueError(
                 f"{self._where(p)}: expected a value of {dtype} ({low} to {high}), got {value}",
-                code="TL0911",
+                code=CODES["range"],
             )
         return value
 
@@ -333,7 +340,7 @@ class CallSpec:
                     raise ArgumentValueError(
                         f"kernel {self.name}: {size} = {value} (from {origin})"
                         f" does not fit int{bits}",
-                        code="TL0912",
+                        code=CODES["size"],
                         help='declare it as T.dynamic(name, "int64")',
                     )
 
@@ -346,7 +353,7 @@ class CallSpec:
                 because = _because(size, origins)
                 raise ArgumentValueError(
                     f"{self._where(p)}: shape[{d}]: expected {want}{because}, got {got}",
-                    code="TL0905",
+                    code=CODES["shape"],
                 )
         self._check_strides(p, view, bound, origins)
         if view.device[0] != device_type:
@@ -355,24 +362,26 @@ class CallSpec:
             raise ArgumentValueError(
                 f"{self._where(p)}: expected a tensor on {expected},"
                 f" got one on {got_name}:{view.device[1]}",
-                code="TL0907",
+                code=CODES["device"],
                 help="compile for the tensor's device with target=, or move the tensor",
             )
         if device_type == CUDA and view.device[1] != bound.device[1]:
             raise ArgumentValueError(
                 f"{self._where(p)}: expected a tensor on device {bound.device[1]} as the others,"
                 f" got device {view.device[1]}",
-                code="TL0913",
+                code=CODES["devices"],
             )
         if p.align > 1 and view.address % p.align:
             raise ArgumentValueError(
                 f"{self._where(p)}: data must be aligned to {p.align} bytes,"
                 f" got address {view.address:#x}",
-                code="TL0908",
+                code=CODES["alignment"],
                 help="slice the tensor at a multiple of this many bytes, or pass a copy",
             )
         if not view.address and 0 not in view.shape:
-            raise ArgumentValueError(f"{self._where(p)}: the data pointer is NULL", code="TL0909")
+            raise ArgumentValueError(
+                f"{self._where(p)}: the data pointer is NULL", code=CODES["null"]
+            )
 
     def _check_strides(
         self, p: ParamSpec, view: View, bound: Bound, origins: Mapping[str, str]
@@ -389,10 +398,10 @@ class CallSpec:
                     f"{_because(size, origins)}, got {view.strides[d]}"
                 )
                 if size is not None:
-                    raise ArgumentValueError(text, code="TL0906")
+                    raise ArgumentValueError(text, code=CODES["stride"])
                 raise ArgumentValueError(
                     f"{text}: the tensor is not contiguous",
-                    code="TL0906",
+                    code=CODES["contiguous"],
                     help=_CONTIGUOUS,
                 )
             want *= view.shape[d]
@@ -487,7 +496,7 @@ class _SpecBuilder:
         if t not in _OPERATORS or e.dtype.is_float:
             raise LanguageError(
                 f"kernel {self.program.name}: the host cannot compute the expression `{e}`",
-                code="TL0180",
+                code=CODES["expression"],
                 help="sizes and grids are made of integer parameters and input dimensions",
             )
         return [_OPERATORS[t], *(self.size(c) for c in e.children)]

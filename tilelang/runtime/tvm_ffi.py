@@ -21,15 +21,24 @@ from typing import Any
 
 from tilelang.errors import ArgumentTypeError, ArgumentValueError, ToolchainError
 
-__all__ = ["HELP_SEPARATOR", "abi_version", "function_at", "set_error", "symbols", "tvm_ffi"]
+__all__ = [
+    "HELP_SEPARATOR",
+    "LAUNCH_FAILED",
+    "abi_version",
+    "function_at",
+    "set_error",
+    "symbols",
+    "tvm_ffi",
+]
 
 # Between the message and the help line of an error that an entry reports (codegen.host_errors).
 HELP_SEPARATOR = "\x1f"
 _TYPE_ERRORS = ("TL0902", "TL0904", "TL0910")
 _VALUE_ERRORS = (
     "TL0901", "TL0903", "TL0905", "TL0906", "TL0907", "TL0908", "TL0909", "TL0911", "TL0912",
-    "TL0913", "TL0914", "TL0916",
+    "TL0913", "TL0914", "TL0916", "TL0995",
 )  # fmt: skip
+LAUNCH_FAILED = "TL0815"
 _RUNTIME_ERRORS = ("TL0813", "TL0814", "TL0815", "TL0817")
 _SYMBOLS = (
     "TVMFFIErrorSetRaisedFromCStr", "TVMFFIEnvTensorAlloc", "TVMFFIEnvGetStream",
@@ -62,7 +71,7 @@ def tvm_ffi() -> Any:
         except ImportError as error:
             raise ToolchainError(
                 "execution backend tvm_ffi needs apache-tvm-ffi, which cannot be imported",
-                code="TL0810",
+                code="TL0860",
                 notes=[str(error)],
                 help="pip install apache-tvm-ffi, or choose another execution backend",
             ) from error

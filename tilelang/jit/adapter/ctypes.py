@@ -12,7 +12,7 @@ from typing import Any
 
 from tilelang.errors import InternalError, ToolchainError
 from tilelang.runtime.dlpack import CPU, is_torch
-from tilelang.runtime.launch import CallSpec, KernelSpec
+from tilelang.runtime.launch import CODES, CallSpec, KernelSpec
 from tilelang.runtime.python_launch import (
     CudaDevice,
     MemoryRange,
@@ -98,4 +98,4 @@ class CpuDevice:
         """All blocks, in order; the kernel returns NULL or a message."""
         message = self._by_name[kernel.name](*args, 0, prod(grid))
         if message:
-            raise ToolchainError(f"kernel {kernel.name}: {message.decode()}", code="TL0817")
+            raise ToolchainError(f"kernel {kernel.name}: {message.decode()}", code=CODES["kernel"])

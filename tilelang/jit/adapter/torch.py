@@ -42,7 +42,7 @@ class TorchKernelAdapter(BaseKernelAdapter):
         except ImportError as error:
             raise ToolchainError(
                 "execution backend torch needs torch, which cannot be imported",
-                code="TL0811",
+                code="TL0861",
                 notes=[str(error)],
                 help="pip install torch, or choose another execution backend",
             ) from error

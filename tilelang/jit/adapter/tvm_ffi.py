@@ -16,7 +16,7 @@ from tilelang.codegen.host_cuda import STATE, state_name
 from tilelang.errors import ArgumentTypeError, ArgumentValueError, TileError
 from tilelang.runtime import tvm_ffi
 from tilelang.runtime.dlpack import CPU, CUDA, as_ffi_tensor, is_numpy
-from tilelang.runtime.launch import CallSpec
+from tilelang.runtime.launch import CODES, CallSpec
 
 from .base import BaseKernelAdapter, with_outputs
 from .cuda_state import CudaState, put
@@ -61,7 +61,7 @@ def load_entry(module: Any, spec: CallSpec, on_cuda: bool) -> Any:
 
 
 def _report(message: str) -> None:
-    tvm_ffi.set_error("TL0815", message)
+    tvm_ffi.set_error(tvm_ffi.LAUNCH_FAILED, message)
 
 
 def _load_host(module: Any, names: list[str]) -> tuple[Any, list[int]]:
@@ -152,7 +152,7 @@ def _explained(
             return ArgumentValueError(f"{where}: a meta tensor has no data", code="TL0919")
         if is_numpy(x) and x.dtype.kind in "OUSmM":
             text = f"{where}: expected dtype {spec.params[index].dtype}, got {x.dtype}"
-            return ArgumentTypeError(text, code="TL0904")
+            return ArgumentTypeError(text, code=CODES["dtype"])
     try:
         spec.bind(args, device_type=device_type, partial=len(args) != len(spec.params))
     except TileError as better:
