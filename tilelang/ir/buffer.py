@@ -2,15 +2,15 @@
 """Buffers, memory scopes and regions.
 
 A `Buffer` is an identity (never looked up by name): a shape in elements, a dtype, a scope, and for
-global tensors optional strides. `A[i, j]` with scalars is a `Load`; with any slice it is a `Region`.
-"""
+global tensors optional strides. `A[i, j]` with scalars is a `Load`; with any slice it is a
+`Region`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from .dtype import DType
-from .expr import Const, Expr, Load, as_expr, binary, const, Add, Sub
+from .expr import Add, Const, Expr, Load, Sub, as_expr, binary, const
 from .node import Node, node
 
 if TYPE_CHECKING:
@@ -40,15 +40,23 @@ class Buffer:
     __slots__ = ("data", "dtype", "name", "scope", "shape", "span", "strides", "view_of")
 
     def __init__(
-        self, name: str, shape: Sequence[Any], dtype: Any, scope: str = Scope.GLOBAL,
-        strides: Sequence[Any] | None = None, view_of: Buffer | None = None, span: Any = None,
+        self,
+        name: str,
+        shape: Sequence[Any],
+        dtype: Any,
+        scope: str = Scope.GLOBAL,
+        strides: Sequence[Any] | None = None,
+        view_of: Buffer | None = None,
+        span: Any = None,
         data: Expr | None = None,
     ) -> None:
         self.name = name
         self.shape: tuple[Expr, ...] = tuple(as_expr(s) for s in shape)
         self.dtype = DType(dtype)
         self.scope = scope
-        self.strides: tuple[Expr, ...] | None = None if strides is None else tuple(as_expr(s) for s in strides)
+        self.strides: tuple[Expr, ...] | None = (
+            None if strides is None else tuple(as_expr(s) for s in strides)
+        )
         self.view_of = view_of
         self.span = span
         self.data = data  # a raw pointer expression (T.make_tensor), or None
@@ -114,14 +122,17 @@ class Buffer:
         if len(items) != self.ndim:
             shape = ", ".join(str(s) for s in self.shape)
             raise IndexError(
-                f"buffer {self.name} is {self.ndim}-dimensional (shape [{shape}]), but {len(items)} index(es) were given"
+                f"buffer {self.name} is {self.ndim}-dimensional (shape [{shape}]),"
+                f" but {len(items)} index(es) were given"
             )
         if not any(isinstance(i, slice) for i in items):
             return Load(self, tuple(self._wrap(as_expr(i), d) for d, i in enumerate(items)))
         offsets: list[Expr] = []
         extents: list[Expr] = []
         for d, i in enumerate(items):
-            lo, extent = self._slice(i, d) if isinstance(i, slice) else (self._wrap(as_expr(i), d), const(1))
+            lo, extent = (
+                self._slice(i, d) if isinstance(i, slice) else (self._wrap(as_expr(i), d), const(1))
+            )
             offsets.append(lo)
             extents.append(extent)
         return Region(self, tuple(offsets), tuple(extents))
@@ -133,7 +144,10 @@ class Buffer:
 
     def _slice(self, s: slice, dim: int) -> tuple[Expr, Expr]:
         if s.step is not None and s.step != 1:
-            raise ValueError(f"slicing buffer {self.name} with a step is not supported; loop over the elements instead")
+            raise ValueError(
+                f"slicing buffer {self.name} with a step is not supported;"
+                " loop over the elements instead"
+            )
         lo = const(0) if s.start is None else self._wrap(as_expr(s.start), dim)
         hi = self.shape[dim] if s.stop is None else self._wrap(as_expr(s.stop), dim)
         return lo, binary(Sub, hi, lo)
@@ -142,7 +156,9 @@ class Buffer:
         raise TypeError(f"buffer {self.name} cannot be iterated over; index it")
 
     def __bool__(self) -> bool:
-        raise TypeError(f"buffer `{self.name}` cannot be used as a condition directly; index an element")
+        raise TypeError(
+            f"buffer `{self.name}` cannot be used as a condition directly; index an element"
+        )
 
     def __repr__(self) -> str:
         return f"{self.name}: {self.scope} {self.dtype}[{', '.join(map(str, self.shape))}]"
@@ -170,15 +186,21 @@ class Region(Node):
 
     def squeezed(self) -> tuple[int, ...]:
         """The dimensions whose extent is not the constant 1."""
-        return tuple(d for d, e in enumerate(self.extents) if not (type(e) is Const and e.value == 1))
+        return tuple(
+            d for d, e in enumerate(self.extents) if not (type(e) is Const and e.value == 1)
+        )
 
     def __getitem__(self, key: Any) -> Load | Region:
         """A region of a region (same rank)."""
         inner = Buffer(self.buffer.name, self.extents, self.buffer.dtype, self.buffer.scope)[key]
         if isinstance(inner, Load):
-            return Load(self.buffer, tuple(o + i for o, i in zip(self.offsets, inner.indices, strict=True)))
+            return Load(
+                self.buffer, tuple(o + i for o, i in zip(self.offsets, inner.indices, strict=True))
+            )
         return Region(
-            self.buffer, tuple(o + i for o, i in zip(self.offsets, inner.offsets, strict=True)), inner.extents
+            self.buffer,
+            tuple(o + i for o, i in zip(self.offsets, inner.offsets, strict=True)),
+            inner.extents,
         )
 
     def __iter__(self) -> Iterator[Any]:
@@ -187,9 +209,14 @@ class Region(Node):
     def __tl_expr__(self) -> Expr:
         """The value of a one-element region."""
         if self.squeezed():
-            raise TypeError(f"region {self!r} has more than one element and cannot be used as a scalar")
+            raise TypeError(
+                f"region {self!r} has more than one element and cannot be used as a scalar"
+            )
         return Load(self.buffer, self.offsets)
 
     def __repr__(self) -> str:
-        parts = [str(o) if type(e) is Const and e.value == 1 else f"{o}:{o + e}" for o, e in zip(self.offsets, self.extents, strict=True)]
+        parts = [
+            str(o) if type(e) is Const and e.value == 1 else f"{o}:{o + e}"
+            for o, e in zip(self.offsets, self.extents, strict=True)
+        ]
         return f"{self.buffer.name}[{', '.join(parts)}]"

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """`Builder`: how lowerings write statements in order, without nesting constructors.
 
-    b = Builder()
-    with b.for_("i", 4, kind="unroll") as i:
-        b.store(C, (i,), A[i] + 1)
-    body = b.finish()
+b = Builder()
+with b.for_("i", 4, kind="unroll") as i:
+    b.store(C, (i,), A[i] + 1)
+body = b.finish()
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ class Builder:
             self._stack.pop()
 
     @contextmanager
-    def for_(self, name: str, extent: Any, start: Any = 0, kind: str = "serial", **annotations: Any) -> Iterator[Expr]:
+    def for_(
+        self, name: str, extent: Any, start: Any = 0, kind: str = "serial", **annotations: Any
+    ) -> Iterator[Expr]:
         """A loop; an extent of constant 1 makes no loop and yields the start."""
         n = as_expr(extent)
         if type(n) is Const and n.value == 1:
@@ -91,7 +93,9 @@ class Builder:
         self.emit(Bind(var, e, self.span))
         return var
 
-    def alloc(self, name: str, shape: Sequence[Any], dtype: Any, scope: str = "local", **annotations: Any) -> Buffer:
+    def alloc(
+        self, name: str, shape: Sequence[Any], dtype: Any, scope: str = "local", **annotations: Any
+    ) -> Buffer:
         buffer = Buffer(name, shape, dtype, scope, span=self.span)
         self.emit(Alloc(buffer, annotations, self.span))
         return buffer

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """THE dtype table: every element type, its width, kind and spellings.
 
-`DType` is a `str` (`T.float32 == "float32"`), interned by name, so `is` and dictionary lookups work.
-Adding a dtype is one row of `_ROWS` (and a conversion in the device headers if CUDA lacks one).
-"""
+`DType` is a `str` (`T.float32 == "float32"`), interned by name, so `is` and dictionary lookups
+work. Adding a dtype is one row of `_ROWS` (and a conversion in the device headers if CUDA lacks
+one)."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ class Row(NamedTuple):
     dlpack: tuple[int, int]
 
 
-# kinds: int uint float bool handle. `c` is the storage type in generated C; narrow floats are carried
-# as their bit patterns there and converted explicitly. DLPack codes: dlpack.h, DLDataTypeCode.
+# kinds: int uint float bool handle. `c` is the storage type in generated C; narrow floats are
+# carried as their bit patterns there and converted explicitly. DLPack codes: dlpack.h,
+# DLDataTypeCode.
 _ROWS = (
     Row("bool", 8, "bool", "bool", "bool", "uint8_t", "i8", (6, 8)),
     Row("int2", 2, "int", "int2", "tl::i2", "uint8_t", "i2", (0, 2)),
@@ -50,20 +51,46 @@ _ROWS = (
     Row("tfloat32", 32, "float", "float32", "float", "float", "float", (2, 32)),
     Row("float64", 64, "float", "float64", "double", "double", "double", (2, 64)),
     Row("float8_e4m3fn", 8, "float", "float8_e4m3fn", "fp8_e4m3_t", "uint8_t", "i8", (10, 8)),
-    Row("float8_e4m3fnuz", 8, "float", "float8_e4m3fnuz", "fp8_e4m3fnuz_t", "uint8_t", "i8", (11, 8)),
+    Row(
+        "float8_e4m3fnuz", 8, "float", "float8_e4m3fnuz", "fp8_e4m3fnuz_t", "uint8_t", "i8", (11, 8)
+    ),
     Row("float8_e5m2", 8, "float", "float8_e5m2", "fp8_e5m2_t", "uint8_t", "i8", (12, 8)),
-    Row("float8_e5m2fnuz", 8, "float", "float8_e5m2fnuz", "fp8_e5m2fnuz_t", "uint8_t", "i8", (13, 8)),
+    Row(
+        "float8_e5m2fnuz", 8, "float", "float8_e5m2fnuz", "fp8_e5m2fnuz_t", "uint8_t", "i8", (13, 8)
+    ),
     Row("float8_e8m0fnu", 8, "float", "float8_e8m0fnu", "fp8_e8m0_t", "uint8_t", "i8", (14, 8)),
     Row("float4_e2m1fn", 4, "float", "float4_e2m1fn", "fp4_e2m1_t", "uint8_t", "i4", (17, 4)),
-    Row("float4_e2m1_unpacked", 8, "float", "float4_e2m1fn", "fp4_e2m1_unpacked_t", "uint8_t", "i8", (1, 8)),
+    Row(
+        "float4_e2m1_unpacked",
+        8,
+        "float",
+        "float4_e2m1fn",
+        "fp4_e2m1_unpacked_t",
+        "uint8_t",
+        "i8",
+        (1, 8),
+    ),
     Row("handle", 64, "handle", "uint64", "void*", "void*", "ptr", (3, 64)),
 )
 TABLE: dict[str, Row] = {r.name: r for r in _ROWS}
 _ALIASES = {
-    "float": "float32", "double": "float64", "half": "float16", "int": "int32", "uint": "uint32",
-    "float8_e4m3": "float8_e4m3fn", "e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2", "bf16": "bfloat16",
-    "fp16": "float16", "fp32": "float32", "void": "handle", "custom[tfloat32]32": "tfloat32",
-    "float8_e8m0": "float8_e8m0fnu", "long": "int64", "ptr": "handle", "int1": "bool",
+    "float": "float32",
+    "double": "float64",
+    "half": "float16",
+    "int": "int32",
+    "uint": "uint32",
+    "float8_e4m3": "float8_e4m3fn",
+    "e4m3": "float8_e4m3fn",
+    "e5m2": "float8_e5m2",
+    "bf16": "bfloat16",
+    "fp16": "float16",
+    "fp32": "float32",
+    "void": "handle",
+    "custom[tfloat32]32": "tfloat32",
+    "float8_e8m0": "float8_e8m0fnu",
+    "long": "int64",
+    "ptr": "handle",
+    "int1": "bool",
     "float4_e2m1fn_x2": "float4_e2m1fn",
 }
 _PYTHON = {int: "int32", float: "float32", bool: "bool"}
@@ -90,14 +117,15 @@ class DType(str):
         return hit if hit is not None else _resolve(cls, value)
 
     def __call__(self, *values: Any) -> Any:
-        from .expr import cast, make_vector  # an expression is made of dtypes: late, to break the cycle
+        # an expression is made of dtypes: late, to break the cycle
+        from .expr import cast, make_vector
 
         if len(values) == 1:
             return cast(values[0], self)
         return make_vector(self, values)
 
     def __repr__(self) -> str:
-        return f"T.{str(self)}"
+        return f"T.{self!s}"
 
     def __reduce__(self) -> Any:
         return (DType, (str(self),))
@@ -144,7 +172,8 @@ class DType(str):
         import numpy as np
 
         name = self.row.numpy
-        return np.dtype(getattr(ml_dtypes, name, None) or getattr(np, name))
+        out: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name, None) or getattr(np, name))
+        return out
 
     def as_torch(self) -> Any:
         """The torch dtype, imported on use. Sub-byte types map to torch's packed ones or int8."""

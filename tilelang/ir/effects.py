@@ -8,16 +8,32 @@ ask this model; nothing else decides what depends on what (design law 3).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .buffer import Buffer, Region
 from .expr import Call, Const, Expr, Load, Var, const
 from .intrinsics import TABLE
-from .stmt import Alloc, Assert, Assume, Bind, Evaluate, For, If, Launch, Parallel, Role, Seq, Stmt, Store, TileStmt, While
+from .stmt import (
+    Alloc,
+    Assert,
+    Assume,
+    Bind,
+    Evaluate,
+    For,
+    If,
+    Launch,
+    Parallel,
+    Role,
+    Seq,
+    Stmt,
+    Store,
+    TileStmt,
+    While,
+)
 from .visit import substitute
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
 READ, WRITE, ATOMIC = "read", "write", "atomic"
 
@@ -58,7 +74,11 @@ class Effects:
         return tuple(a for a in self.accesses if a.kind != READ)
 
     def __or__(self, other: Effects) -> Effects:
-        return Effects(self.accesses + other.accesses, self.barrier or other.barrier, self.opaque or other.opaque)
+        return Effects(
+            self.accesses + other.accesses,
+            self.barrier or other.barrier,
+            self.opaque or other.opaque,
+        )
 
     def touches(self, buffer: Buffer) -> bool:
         root = buffer.root()
@@ -117,11 +137,12 @@ def _call_effects(x: Call, found: list[Access], flags: list[bool]) -> None:
         if i < len(x.args):
             target = x.args[i]
             if type(target) is Call and target.op == "address_of":
-                load = target.args[0]
-                # how many elements lie behind a pointer is the intrinsic's business: take the whole buffer
+                load: Any = target.args[0]
+                # how many elements lie behind a pointer is the intrinsic's business: take the whole
+                # buffer
                 region = load.buffer.whole()
-                for k in (READ, WRITE) if kind == "rw" else (kind,):
-                    found.append(Access(region, k, row.unit))
+                kinds = (READ, WRITE) if kind == "rw" else (kind,)
+                found.extend(Access(region, k, row.unit) for k in kinds)
 
 
 def _exprs(es: Iterable[Expr]) -> Effects:
@@ -134,32 +155,26 @@ def _exprs(es: Iterable[Expr]) -> Effects:
 def effects(s: Stmt | None) -> Effects:
     """The effects of a statement with everything below it. Inside a loop the region of an access is
     widened over the loop variable when its offset is affine in it, else to the whole dimension."""
-    if s is None:
-        return NOTHING
-    t = type(s)
-    if t is TileStmt:
-        return s.op.effects()
-    if t is Store:
-        return _exprs((*s.indices, s.value)) | Effects((write(_point(s.buffer, s.indices)),))
-    if t is Evaluate:
-        return expr_effects(s.value)
-    if t is Bind:
-        return expr_effects(s.value)
-    if t is Seq:
-        return _sequence(s)
-    if t is If:
-        return expr_effects(s.cond) | effects(s.then) | effects(s.orelse)
-    if t is For:
-        return _exprs((s.start, s.extent)) | _widen(effects(s.body), {s.var: (s.start, s.extent)})
-    if t is Parallel:
-        return _exprs(s.extents) | _widen(effects(s.body), {v: (const(0), e) for v, e in zip(s.vars, s.extents, strict=True)})
-    if t is While:
-        return expr_effects(s.cond) | effects(s.body)
-    if t is Launch or t is Role:
-        return effects(s.body)
-    if t in (Assert, Assume):
-        return expr_effects(s.cond)
-    return NOTHING
+    of = _EFFECTS.get(type(s))
+    return NOTHING if of is None else of(s)
+
+
+def _tile_effects(s: TileStmt) -> Effects:
+    out: Effects = s.op.effects()
+    return out
+
+
+def _store_effects(s: Store) -> Effects:
+    return _exprs((*s.indices, s.value)) | Effects((write(_point(s.buffer, s.indices)),))
+
+
+def _loop_effects(s: For) -> Effects:
+    return _exprs((s.start, s.extent)) | _widen(effects(s.body), {s.var: (s.start, s.extent)})
+
+
+def _parallel_effects(s: Parallel) -> Effects:
+    ranges = {v: (const(0), e) for v, e in zip(s.vars, s.extents, strict=True)}
+    return _exprs(s.extents) | _widen(effects(s.body), ranges)
 
 
 def _sequence(s: Seq) -> Effects:
@@ -183,7 +198,11 @@ def _sequence(s: Seq) -> Effects:
 
 
 def _widen(e: Effects, loops: Mapping[Var, tuple[Expr, Expr]]) -> Effects:
-    return Effects(tuple(Access(_widen_region(a.region, loops), a.kind, a.unit) for a in e.accesses), e.barrier, e.opaque)
+    return Effects(
+        tuple(Access(_widen_region(a.region, loops), a.kind, a.unit) for a in e.accesses),
+        e.barrier,
+        e.opaque,
+    )
 
 
 def _widen_region(r: Region, loops: Mapping[Var, tuple[Expr, Expr]]) -> Region:
@@ -202,13 +221,37 @@ def _widen_region(r: Region, loops: Mapping[Var, tuple[Expr, Expr]]) -> Region:
 def _affine_widen(
     o: Expr, extent: Expr, used: list[Var], loops: Mapping[Var, tuple[Expr, Expr]]
 ) -> tuple[Expr, Expr] | None:
-    """(offset, extent) swept when `o` = c·v + rest with constant c >= 0 for each loop variable v."""
+    """(offset, extent) swept when `o` = c·v + rest with constant c >= 0 for each loop variable
+    v."""
     for v in used:
         lo, n = loops[v]
         at0, at1, at2 = (substitute(o, {v: const(k, v.dtype)}) for k in (0, 1, 2))
         step, step2 = at1 - at0, at2 - at1
-        if not (type(step) is Const and type(step2) is Const and step.value == step2.value and step.value >= 0):
+        if not (
+            type(step) is Const
+            and type(step2) is Const
+            and step.value == step2.value
+            and step.value >= 0
+        ):
             return None
         o = substitute(o, {v: lo})
         extent = extent + (n - 1) * step
     return o, extent
+
+
+# A statement that is not here (break, continue, return, Alloc) touches no memory.
+_EFFECTS: dict[type, Callable[[Any], Effects]] = {
+    TileStmt: _tile_effects,
+    Store: _store_effects,
+    Evaluate: lambda s: expr_effects(s.value),
+    Bind: lambda s: expr_effects(s.value),
+    Seq: _sequence,
+    If: lambda s: expr_effects(s.cond) | effects(s.then) | effects(s.orelse),
+    For: _loop_effects,
+    Parallel: _parallel_effects,
+    While: lambda s: expr_effects(s.cond) | effects(s.body),
+    Launch: lambda s: effects(s.body),
+    Role: lambda s: effects(s.body),
+    Assert: lambda s: expr_effects(s.cond),
+    Assume: lambda s: expr_effects(s.cond),
+}

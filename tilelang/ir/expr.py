@@ -12,8 +12,8 @@
           | Call(op, args, dtype)     op names a row of `ir.intrinsics`
 
 Two ways to build. A class (`Add(a, b)`) builds exactly that node, operands already of one dtype. An
-operator or a lower-case function (`a + b`, `add(a, b)`, `cast`, `select`) also promotes dtypes by the
-language's rules, folds constants with the dtype's own run-time semantics, and drops identities
+operator or a lower-case function (`a + b`, `add(a, b)`, `cast`, `select`) also promotes dtypes by
+the language's rules, folds constants with the dtype's own run-time semantics, and drops identities
 (`x + 0`). Passes use the second unless they must keep the shape.
 
 Expressions carry no span. `a is b` compares (inside a session); `a == b` builds an `EQ`.
@@ -81,7 +81,9 @@ class Expr(Node):
         raise TypeError(f"`**` on `{self}`: use T.pow(x, y), or multiply")
 
     def __rpow__(self, o: Any) -> NoReturn:
-        raise TypeError(f"`**` with the exponent `{self}`: use T.pow(x, y), or T.exp2(y) for 2 ** y")
+        raise TypeError(
+            f"`**` with the exponent `{self}`: use T.pow(x, y), or T.exp2(y) for 2 ** y"
+        )
 
     def __abs__(self) -> NoReturn:
         raise TypeError(f"abs() of `{self}`: use T.abs(x)")
@@ -89,7 +91,9 @@ class Expr(Node):
     def __float__(self) -> float:
         if type(self) is Const:
             return float(self.value)
-        raise TypeError(f"float() of `{self}`, known only when the kernel runs: use T.cast(x, 'float32')")
+        raise TypeError(
+            f"float() of `{self}`, known only when the kernel runs: use T.cast(x, 'float32')"
+        )
 
     def __neg__(self) -> Expr:
         return neg(self)
@@ -153,7 +157,8 @@ class Expr(Node):
             return bool(self.value)
         raise TypeError(
             f"the value of `{self}` is known only when the kernel runs: it cannot decide a Python "
-            "condition at compile time (use `if` inside the kernel, T.if_then_else, or `is` to compare nodes)"
+            "condition at compile time (use `if` inside the kernel, T.if_then_else, or `is` to "
+            "compare nodes)"
         )
 
     def __index__(self) -> int:
@@ -223,18 +228,26 @@ class Compare(Expr):
     __slots__ = ()
 
     def _infer(self) -> DType:
-        return BOOL.with_lanes(self.a.dtype.lanes)  # type: ignore[attr-defined,no-any-return]
+        return BOOL.with_lanes(self.a.dtype.lanes)  # type: ignore[attr-defined]
 
 
 def _binary(name: str, base: type[Expr], doc: str) -> Any:
-    return node(type(name, (base,), {"__annotations__": {"a": "Expr", "b": "Expr"}, "__module__": __name__, "__doc__": doc}))
+    return node(
+        type(
+            name,
+            (base,),
+            {"__annotations__": {"a": "Expr", "b": "Expr"}, "__module__": __name__, "__doc__": doc},
+        )
+    )
 
 
 Add = _binary("Add", Binary, "a + b; integers wrap.")
 Sub = _binary("Sub", Binary, "a - b; integers wrap.")
 Mul = _binary("Mul", Binary, "a * b; integers wrap.")
 Div = _binary("Div", Binary, "Floating-point division.")
-FloorDiv = _binary("FloorDiv", Binary, "Integer (or float) division rounded towards minus infinity.")
+FloorDiv = _binary(
+    "FloorDiv", Binary, "Integer (or float) division rounded towards minus infinity."
+)
 FloorMod = _binary("FloorMod", Binary, "a - b * floor(a / b): takes the sign of b.")
 TruncDiv = _binary("TruncDiv", Binary, "Integer division rounded towards zero, as in C.")
 TruncMod = _binary("TruncMod", Binary, "Remainder of TruncDiv: takes the sign of a.")
@@ -325,7 +338,11 @@ class Load(Expr):
 
     def _infer(self) -> DType:
         lanes = self.indices[-1].dtype.lanes if self.indices else 1
-        return self.buffer.dtype if lanes == 1 else self.buffer.dtype.with_lanes(lanes * self.buffer.dtype.lanes)
+        return (
+            self.buffer.dtype
+            if lanes == 1
+            else self.buffer.dtype.with_lanes(lanes * self.buffer.dtype.lanes)
+        )
 
 
 @node
@@ -376,7 +393,8 @@ def const(value: Any, dtype: DType | str | None = None) -> Const:
 
 
 def as_expr(value: Any, like: DType | None = None) -> Expr:
-    """`value` as an expression; a Python number takes the dtype that the language gives it beside `like`."""
+    """`value` as an expression; a Python number takes the dtype that the language gives it beside
+    `like`."""
     if isinstance(value, Expr):
         return value
     if hasattr(value, "__tl_expr__"):  # a region of one element, an alloc_var: read its value
@@ -391,7 +409,10 @@ def as_expr(value: Any, like: DType | None = None) -> Expr:
             return const(value)
         return const(value, like.element)
     if isinstance(value, float):
-        return const(value, like.element if like is not None and like.is_float and like.bits >= 32 else FLOAT32)
+        return const(
+            value,
+            like.element if like is not None and like.is_float and like.bits >= 32 else FLOAT32,
+        )
     if isinstance(value, str):
         return StringImm(str(value))
     raise TypeError(f"cannot use {value!r} ({type(value).__name__}) as a kernel expression")
@@ -433,7 +454,9 @@ def _operands(a: Any, b: Any) -> tuple[Expr, Expr]:
     if x.dtype is y.dtype and not x.dtype.is_bool:
         return x, y
     to = promote(x.dtype, y.dtype)
-    return _to_lanes(cast(x, to.with_lanes(x.dtype.lanes)), to.lanes), _to_lanes(cast(y, to.with_lanes(y.dtype.lanes)), to.lanes)
+    return _to_lanes(cast(x, to.with_lanes(x.dtype.lanes)), to.lanes), _to_lanes(
+        cast(y, to.with_lanes(y.dtype.lanes)), to.lanes
+    )
 
 
 def _to_lanes(x: Expr, lanes: int) -> Expr:
@@ -444,7 +467,9 @@ def binary(cls: Any, a: Any, b: Any) -> Expr:
     """`cls(a, b)` with promotion, constant folding and the identities that hold for every value."""
     if isinstance(a, Expr) and isinstance(b, Expr) and a.dtype is b.dtype and not a.dtype.is_bool:
         x, y = a, b
-    elif cls in (EQ, NE) and getattr(a, "dtype", None) is BOOL and getattr(b, "dtype", None) is BOOL:
+    elif (
+        cls in (EQ, NE) and getattr(a, "dtype", None) is BOOL and getattr(b, "dtype", None) is BOOL
+    ):
         x, y = as_expr(a), as_expr(b)
     else:
         x, y = _operands(a, b)
@@ -461,33 +486,46 @@ def binary(cls: Any, a: Any, b: Any) -> Expr:
 
 
 def _identity(cls: Any, x: Expr, y: Expr) -> Expr | None:
-    """Integer identities. Floats have almost none: x + 0.0 is not x for -0.0, x * 0 is not 0 for NaN."""
+    """Integer identities. Floats have almost none: x + 0.0 is not x for -0.0, x * 0 is not 0 for
+    NaN."""
     if type(x) is Const and cls in (Add, Mul):
         x, y = y, x
     if type(y) is Const:
-        v = y.value
-        if v == 0 and cls in (Add, Sub, Shl, Shr, BitOr, BitXor):
-            return x
-        if v == 0 and cls in (Mul, BitAnd):
-            return y
-        if v == 1 and cls in (Mul, FloorDiv, TruncDiv):
-            return x
-        if v == 1 and cls in (FloorMod, TruncMod):
-            return Const(0, x.dtype)
-        if cls is Add and type(x) is Add and type(x.b) is Const:  # (e + c1) + c2
-            return binary(Add, x.a, binary(Add, x.b, y))
-        if cls in (Add, Mul):
-            out: Expr = cls(x, y)  # constant on the right
-            return out
-    if x is y:
-        if cls is Sub:
-            return Const(0, x.dtype)
-        if cls in (Min, Max):
-            return x
-        if cls in (EQ, LE, GE):
-            return Const(True, BOOL)
-        if cls in (NE, LT, GT):
-            return Const(False, BOOL)
+        found = _with_constant(cls, x, y)
+        if found is not None:
+            return found
+    return _of_equals(cls, x) if x is y else None
+
+
+def _with_constant(cls: Any, x: Any, y: Const) -> Expr | None:
+    v = y.value
+    out: Expr
+    if (v == 0 and cls in (Add, Sub, Shl, Shr, BitOr, BitXor)) or (
+        v == 1 and cls in (Mul, FloorDiv, TruncDiv)
+    ):
+        out = x
+    elif v == 0 and cls in (Mul, BitAnd):
+        out = y
+    elif v == 1 and cls in (FloorMod, TruncMod):
+        out = Const(0, x.dtype)
+    elif cls is Add and type(x) is Add and type(x.b) is Const:  # (e + c1) + c2
+        out = binary(Add, x.a, binary(Add, x.b, y))
+    elif cls in (Add, Mul):
+        out = cls(x, y)  # constant on the right
+    else:
+        return None
+    return out
+
+
+def _of_equals(cls: Any, x: Expr) -> Expr | None:
+    if cls is Sub:
+        return Const(0, x.dtype)
+    if cls in (Min, Max):
+        return x
+    if cls in (EQ, LE, GE):
+        return Const(True, BOOL)
+    if cls in (NE, LT, GT):
+        return Const(False, BOOL)
     return None
 
 
@@ -496,7 +534,8 @@ def div(a: Any, b: Any) -> Expr:
     x, y = _operands(a, b)
     if not x.dtype.is_float:
         raise TypeError(
-            f"`/` on two integers ({x} / {y}) is ambiguous: use // for floor division or cast one side to a float"
+            f"`/` on two integers ({x} / {y}) is ambiguous: use // for floor division or cast one "
+            "side to a float"
         )
     return binary(Div, x, y)
 
@@ -526,7 +565,7 @@ def logical_and(a: Any, b: Any) -> Expr:
         return y if x.value else x
     if type(y) is Const:
         return x if y.value else y
-    return x if x is y else And(x, y)  # type: ignore[no-any-return]
+    return x if x is y else And(x, y)
 
 
 def logical_or(a: Any, b: Any) -> Expr:
@@ -535,7 +574,7 @@ def logical_or(a: Any, b: Any) -> Expr:
         return x if x.value else y
     if type(y) is Const:
         return y if y.value else x
-    return x if x is y else Or(x, y)  # type: ignore[no-any-return]
+    return x if x is y else Or(x, y)
 
 
 def logical_not(a: Any) -> Expr:

@@ -42,11 +42,14 @@ def _scalar(value: Any, dtype: DType) -> Any:
         if str(dtype) == "float32":
             return np.float32(value)
         # float32 first, as hardware does: a double rounded straight to 8 bits could differ
-        return np.asarray(value, np.float32 if dtype.bits < 32 else np.float64).astype(dtype.as_numpy())[()]
+        return np.asarray(value, np.float32 if dtype.bits < 32 else np.float64).astype(
+            dtype.as_numpy()
+        )[()]
 
 
 def cast(value: Any, src: DType, dst: DType) -> Any:
-    """Conversion of a constant. Float to int truncates and saturates, as `cvt.rzi` does; NaN gives 0."""
+    """Conversion of a constant. Float to int truncates and saturates, as `cvt.rzi` does; NaN gives
+    0."""
     if src.is_float and not dst.is_float and not dst.is_bool:
         return _float_to_int(value, dst)
     return round_to(value, dst)
@@ -69,15 +72,37 @@ def _trunc_div(a: int, b: int) -> int:
 
 
 INT: dict[str, Callable[[int, int], Any]] = {
-    "Add": operator.add, "Sub": operator.sub, "Mul": operator.mul, "FloorDiv": operator.floordiv,
-    "FloorMod": operator.mod, "TruncDiv": _trunc_div, "TruncMod": lambda a, b: a - b * _trunc_div(a, b),
-    "Min": min, "Max": max, "BitAnd": operator.and_, "BitOr": operator.or_, "BitXor": operator.xor,
-    "Shl": lambda a, b: a << b, "Shr": lambda a, b: a >> b,
+    "Add": operator.add,
+    "Sub": operator.sub,
+    "Mul": operator.mul,
+    "FloorDiv": operator.floordiv,
+    "FloorMod": operator.mod,
+    "TruncDiv": _trunc_div,
+    "TruncMod": lambda a, b: a - b * _trunc_div(a, b),
+    "Min": min,
+    "Max": max,
+    "BitAnd": operator.and_,
+    "BitOr": operator.or_,
+    "BitXor": operator.xor,
+    "Shl": lambda a, b: a << b,
+    "Shr": lambda a, b: a >> b,
 }
 COMPARE: dict[str, Callable[[Any, Any], bool]] = {
-    "EQ": operator.eq, "NE": operator.ne, "LT": operator.lt, "LE": operator.le, "GT": operator.gt, "GE": operator.ge,
+    "EQ": operator.eq,
+    "NE": operator.ne,
+    "LT": operator.lt,
+    "LE": operator.le,
+    "GT": operator.gt,
+    "GE": operator.ge,
 }
-_FLOAT: dict[str, str] = {"Add": "add", "Sub": "subtract", "Mul": "multiply", "Div": "divide", "Min": "fmin", "Max": "fmax"}
+_FLOAT: dict[str, str] = {
+    "Add": "add",
+    "Sub": "subtract",
+    "Mul": "multiply",
+    "Div": "divide",
+    "Min": "fmin",
+    "Max": "fmax",
+}
 
 
 def binary(op: str, a: Any, b: Any, dtype: DType) -> Any:
@@ -99,5 +124,9 @@ def binary(op: str, a: Any, b: Any, dtype: DType) -> Any:
             x, y = _scalar(a, dtype), _scalar(b, dtype)
             if dtype.bits < 32:  # computed in float32 and rounded, as the generated code does
                 x, y = np.float32(x), np.float32(y)
-            return float(_scalar(getattr(np, _FLOAT[op])(x, y), dtype) if dtype.bits < 64 else getattr(np, _FLOAT[op])(x, y))
+            return float(
+                _scalar(getattr(np, _FLOAT[op])(x, y), dtype)
+                if dtype.bits < 64
+                else getattr(np, _FLOAT[op])(x, y)
+            )
     return None

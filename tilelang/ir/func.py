@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions: what the front end makes (PrimFunc), and what comes out of lowering (Kernel, HostProgram).
+"""Functions: what the front end makes (PrimFunc), and what comes out of lowering (Kernel,
+HostProgram).
 
-    PrimFunc     one user function: parameters (tensors as Buffer, scalars and pointers as Var), a body
+    PrimFunc     one user function: parameters (tensors: Buffer, scalars and pointers: Var), a body
     IRModule     name -> PrimFunc
     Kernel       one device function at DEVICE stage: arguments, body, launch configuration
     HostProgram  the packed entry point as data: parameters, outputs, temporaries, launches
@@ -39,7 +40,8 @@ class PrimFunc:
 
     @property
     def symbols(self) -> tuple[Var, ...]:
-        """Dynamic dimensions: variables in parameter shapes and strides that are not parameters themselves."""
+        """Dynamic dimensions: variables in parameter shapes and strides that are not parameters
+        themselves."""
         scalars = {p for p in self.params if isinstance(p, Var)}
         out: dict[Var, None] = {}
         for p in self.params:
@@ -82,9 +84,8 @@ class IRModule:
 class TensorMap:
     """A TMA descriptor to encode on the host (PTX ISA, tensor maps; cuTensorMapEncodeTiled).
 
-    dims, strides: of the global tensor, innermost first, in elements (strides[0] is 1 and not encoded).
-    box: elements per dimension, innermost first. swizzle: 0, 32, 64 or 128 bytes.
-    """
+    dims, strides: of the global tensor, innermost first, in elements (strides[0] is 1 and not
+    encoded). box: elements per dimension, innermost first. swizzle: 0, 32, 64 or 128 bytes."""
 
     var: Var
     buffer: Buffer
@@ -100,9 +101,8 @@ class Kernel:
     """A device function: what code generators print.
 
     args: in order, `Buffer` (a global pointer), `Var` (a scalar by value) or `TensorMap` (a
-    __grid_constant__ descriptor). grid: exactly three extents over the scalars. block: threads (x, y, z).
-    On a CPU the body is for one block, `block_vars` are plain parameters.
-    """
+    __grid_constant__ descriptor). grid: exactly three extents over the scalars. block: threads (x,
+    y, z). On a CPU the body is for one block, `block_vars` are plain parameters."""
 
     name: str
     args: tuple[Buffer | Var | TensorMap, ...]

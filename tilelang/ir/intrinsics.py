@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Intrinsic:
-    """effect: pure, memory (through `pointers` only), barrier (whole block), sync (orders something:
-    never moved, never dropped), opaque (may touch anything). template: how many of the leading
-    arguments are template arguments. collective: all lanes of the warp must call it together."""
+    """effect: pure, memory (through `pointers` only), barrier (whole block), sync (orders
+    something: never moved, never dropped), opaque (may touch anything). template: how many of the
+    leading arguments are template arguments. collective: all lanes of the warp must call it
+    together."""
 
     name: str
     doc: str
@@ -34,12 +35,47 @@ class Intrinsic:
     collective: bool = False
 
 
-_UNARY_MATH = (
-    "exp exp2 exp10 log log2 log10 log1p sqrt rsqrt sigmoid tanh sin cos tan sinh cosh asin acos atan erf floor "
-    "ceil trunc round nearbyint abs"
-).split()
-_FAST_MATH = "fast_exp fast_exp2 fast_exp10 fast_log fast_log2 fast_log10 fast_sin fast_cos fast_tan fast_rcp".split()
-_PREDICATES = "isnan isinf isfinite".split()
+_UNARY_MATH = [
+    "exp",
+    "exp2",
+    "exp10",
+    "log",
+    "log2",
+    "log10",
+    "log1p",
+    "sqrt",
+    "rsqrt",
+    "sigmoid",
+    "tanh",
+    "sin",
+    "cos",
+    "tan",
+    "sinh",
+    "cosh",
+    "asin",
+    "acos",
+    "atan",
+    "erf",
+    "floor",
+    "ceil",
+    "trunc",
+    "round",
+    "nearbyint",
+    "abs",
+]
+_FAST_MATH = [
+    "fast_exp",
+    "fast_exp2",
+    "fast_exp10",
+    "fast_log",
+    "fast_log2",
+    "fast_log10",
+    "fast_sin",
+    "fast_cos",
+    "fast_tan",
+    "fast_rcp",
+]
+_PREDICATES = ["isnan", "isinf", "isfinite"]
 
 
 def _pure(names: Iterable[str], doc: str, header: str = "math") -> list[Intrinsic]:
@@ -70,68 +106,212 @@ _THREADS = [
     Intrinsic("named_barrier_sync", "named_barrier_sync(id, count): count threads", effect="sync"),
     Intrinsic("named_barrier_arrive", "named_barrier_arrive(id, count)", effect="sync"),
     Intrinsic("sync_warp", "sync_warp(mask)", effect="sync", collective=True),
-    Intrinsic("shfl_idx", "shfl_idx(v, lane, width)", effect="sync", collective=True, header="warp"),
-    Intrinsic("shfl_xor", "shfl_xor(v, mask, width)", effect="sync", collective=True, header="warp"),
+    Intrinsic(
+        "shfl_idx", "shfl_idx(v, lane, width)", effect="sync", collective=True, header="warp"
+    ),
+    Intrinsic(
+        "shfl_xor", "shfl_xor(v, mask, width)", effect="sync", collective=True, header="warp"
+    ),
     Intrinsic("shfl_up", "shfl_up(v, delta, width)", effect="sync", collective=True, header="warp"),
-    Intrinsic("shfl_down", "shfl_down(v, delta, width)", effect="sync", collective=True, header="warp"),
-    Intrinsic("warp_uniform", "warp_uniform(x): x of lane 0, known to be uniform", effect="sync", collective=True, header="warp"),
-    Intrinsic("elect_one", "elect_one() -> bool: true in one lane of a converged warp", effect="sync", collective=True, arch=90, header="warp"),
+    Intrinsic(
+        "shfl_down", "shfl_down(v, delta, width)", effect="sync", collective=True, header="warp"
+    ),
+    Intrinsic(
+        "warp_uniform",
+        "warp_uniform(x): x of lane 0, known to be uniform",
+        effect="sync",
+        collective=True,
+        header="warp",
+    ),
+    Intrinsic(
+        "elect_one",
+        "elect_one() -> bool: true in one lane of a converged warp",
+        effect="sync",
+        collective=True,
+        arch=90,
+        header="warp",
+    ),
 ]
 
 _MEMORY = [
-    Intrinsic("atomic_add", "atomic_add(ptr, v): relaxed; returns the old value", "memory", {0: "atomic"}, header="atomic"),
+    Intrinsic(
+        "atomic_add",
+        "atomic_add(ptr, v): relaxed; returns the old value",
+        "memory",
+        {0: "atomic"},
+        header="atomic",
+    ),
     Intrinsic("atomic_max", "atomic_max(ptr, v)", "memory", {0: "atomic"}, header="atomic"),
     Intrinsic("atomic_min", "atomic_min(ptr, v)", "memory", {0: "atomic"}, header="atomic"),
     Intrinsic(
-        "cp_async", "cp_async<bytes>(dst_shared, src_global, pred): zero-fills when pred is false; bytes 4, 8, 16",
-        "memory", {1: "write", 2: "read"}, "cp_async", "cp_async", 80, 1,
+        "cp_async",
+        "cp_async<bytes>(dst_shared, src_global, pred): zero-fills when pred is false; bytes 4, 8, "
+        "16",
+        "memory",
+        {1: "write", 2: "read"},
+        "cp_async",
+        "cp_async",
+        80,
+        1,
     ),
     Intrinsic("cp_async_commit", "cp_async_commit()", "sync", header="cp_async", arch=80),
-    Intrinsic("cp_async_wait", "cp_async_wait<n>(): at most n groups pending", "sync", header="cp_async", arch=80, template=1),
     Intrinsic(
-        "ldmatrix", "ldmatrix<num, trans>(dst_regs, src_shared_row): num 8x8 b16 matrices (1, 2, 4)",
-        "memory", {2: "write", 3: "read"}, header="ldmatrix", arch=75, template=2, collective=True,
+        "cp_async_wait",
+        "cp_async_wait<n>(): at most n groups pending",
+        "sync",
+        header="cp_async",
+        arch=80,
+        template=1,
     ),
     Intrinsic(
-        "stmatrix", "stmatrix<num, trans>(dst_shared_row, src_regs)",
-        "memory", {2: "write", 3: "read"}, header="ldmatrix", arch=90, template=2, collective=True,
+        "ldmatrix",
+        "ldmatrix<num, trans>(dst_regs, src_shared_row): num 8x8 b16 matrices (1, 2, 4)",
+        "memory",
+        {2: "write", 3: "read"},
+        header="ldmatrix",
+        arch=75,
+        template=2,
+        collective=True,
+    ),
+    Intrinsic(
+        "stmatrix",
+        "stmatrix<num, trans>(dst_shared_row, src_regs)",
+        "memory",
+        {2: "write", 3: "read"},
+        header="ldmatrix",
+        arch=90,
+        template=2,
+        collective=True,
     ),
 ]
 
 _ASYNC = [
-    Intrinsic("mbar_init", "mbar_init(bar, count)", "memory", {0: "rw"}, header="mbarrier", arch=90),
+    Intrinsic(
+        "mbar_init", "mbar_init(bar, count)", "memory", {0: "rw"}, header="mbarrier", arch=90
+    ),
     Intrinsic("mbar_arrive", "mbar_arrive(bar)", "sync", {0: "rw"}, header="mbarrier", arch=90),
-    Intrinsic("mbar_expect_tx", "mbar_expect_tx(bar, bytes): arrives and announces bytes", "sync", {0: "rw"}, header="mbarrier", arch=90),
-    Intrinsic("mbar_announce", "mbar_announce(bar, bytes): announces bytes, does not arrive", "sync", {0: "rw"}, header="mbarrier", arch=90),
-    Intrinsic("mbar_wait", "mbar_wait(bar, parity): until the phase of this parity has completed", "sync", {0: "rw"}, header="mbarrier", arch=90),
-    Intrinsic("fence_mbar_init", "fence_mbar_init(): after mbar_init, before others use it", "sync", header="mbarrier", arch=90),
-    Intrinsic("fence_proxy_async", "fence_proxy_async(): generic shared writes -> async proxy reads", "sync", header="mbarrier", arch=90),
+    Intrinsic(
+        "mbar_expect_tx",
+        "mbar_expect_tx(bar, bytes): arrives and announces bytes",
+        "sync",
+        {0: "rw"},
+        header="mbarrier",
+        arch=90,
+    ),
+    Intrinsic(
+        "mbar_announce",
+        "mbar_announce(bar, bytes): announces bytes, does not arrive",
+        "sync",
+        {0: "rw"},
+        header="mbarrier",
+        arch=90,
+    ),
+    Intrinsic(
+        "mbar_wait",
+        "mbar_wait(bar, parity): until the phase of this parity has completed",
+        "sync",
+        {0: "rw"},
+        header="mbarrier",
+        arch=90,
+    ),
+    Intrinsic(
+        "fence_mbar_init",
+        "fence_mbar_init(): after mbar_init, before others use it",
+        "sync",
+        header="mbarrier",
+        arch=90,
+    ),
+    Intrinsic(
+        "fence_proxy_async",
+        "fence_proxy_async(): generic shared writes -> async proxy reads",
+        "sync",
+        header="mbarrier",
+        arch=90,
+    ),
     Intrinsic("prefetch_tensormap", "prefetch_tensormap(desc)", "sync", header="tma", arch=90),
-    Intrinsic("tma_load", "tma_load(dst_shared, desc, bar, c0, c1, …): innermost coordinate first", "memory", {0: "write", 2: "rw"}, "tma", "tma", 90),
-    Intrinsic("tma_store", "tma_store(desc, src_shared, c0, c1, …)", "memory", {1: "read"}, "tma", "tma", 90),
+    Intrinsic(
+        "tma_load",
+        "tma_load(dst_shared, desc, bar, c0, c1, …): innermost coordinate first",
+        "memory",
+        {0: "write", 2: "rw"},
+        "tma",
+        "tma",
+        90,
+    ),
+    Intrinsic(
+        "tma_store",
+        "tma_store(desc, src_shared, c0, c1, …)",
+        "memory",
+        {1: "read"},
+        "tma",
+        "tma",
+        90,
+    ),
     Intrinsic("tma_store_commit", "tma_store_commit()", "sync", header="tma", arch=90),
-    Intrinsic("tma_store_wait", "tma_store_wait<n>(): at most n store groups still read shared memory", "sync", header="tma", arch=90, template=1),
+    Intrinsic(
+        "tma_store_wait",
+        "tma_store_wait<n>(): at most n store groups still read shared memory",
+        "sync",
+        header="tma",
+        arch=90,
+        template=1,
+    ),
     Intrinsic("setmaxnreg_inc", "setmaxnreg_inc<n>()", "sync", header="wgmma", arch=90, template=1),
     Intrinsic("setmaxnreg_dec", "setmaxnreg_dec<n>()", "sync", header="wgmma", arch=90, template=1),
-    Intrinsic("wgmma_fence", "wgmma_fence(): before the first wgmma and after register writes to its operands", "sync", header="wgmma", arch=90),
-    Intrinsic("wgmma_commit", "wgmma_commit()", "sync", header="wgmma", arch=90),
-    Intrinsic("wgmma_wait", "wgmma_wait<n>(): at most n groups pending", "sync", header="wgmma", arch=90, template=1),
-    Intrinsic("reg_fence", "reg_fence<n>(regs): pins reads of n 32-bit registers after the preceding wait", "sync", {1: "rw"}, header="wgmma", arch=90, template=1),
     Intrinsic(
-        "wgmma_desc", "wgmma_desc(ptr, lbo_bytes, sbo_bytes, swizzle) -> uint64: shared-memory matrix descriptor; "
-        "swizzle 0 none, 1 128B, 2 64B, 3 32B; + (bytes >> 4) moves it", header="wgmma", arch=90,
+        "wgmma_fence",
+        "wgmma_fence(): before the first wgmma and after register writes to its operands",
+        "sync",
+        header="wgmma",
+        arch=90,
+    ),
+    Intrinsic("wgmma_commit", "wgmma_commit()", "sync", header="wgmma", arch=90),
+    Intrinsic(
+        "wgmma_wait",
+        "wgmma_wait<n>(): at most n groups pending",
+        "sync",
+        header="wgmma",
+        arch=90,
+        template=1,
+    ),
+    Intrinsic(
+        "reg_fence",
+        "reg_fence<n>(regs): pins reads of n 32-bit registers after the preceding wait",
+        "sync",
+        {1: "rw"},
+        header="wgmma",
+        arch=90,
+        template=1,
+    ),
+    Intrinsic(
+        "wgmma_desc",
+        "wgmma_desc(ptr, lbo_bytes, sbo_bytes, swizzle) -> uint64: shared-memory matrix descriptor;"
+        " "
+        "swizzle 0 none, 1 128B, 2 64B, 3 32B; + (bytes >> 4) moves it",
+        header="wgmma",
+        arch=90,
     ),
 ]
 
 MMA_SHAPES = (
     # m, n, k, operand dtype, accumulator dtype, minimum architecture (PTX ISA, mma.sync)
-    (16, 8, 16, "f16", "f32", 80), (16, 8, 16, "f16", "f16", 80), (16, 8, 16, "bf16", "f32", 80),
-    (16, 8, 8, "tf32", "f32", 80), (16, 8, 32, "s8", "s32", 80), (16, 8, 32, "u8", "s32", 80), (8, 8, 4, "f64", "f64", 80),
+    (16, 8, 16, "f16", "f32", 80),
+    (16, 8, 16, "f16", "f16", 80),
+    (16, 8, 16, "bf16", "f32", 80),
+    (16, 8, 8, "tf32", "f32", 80),
+    (16, 8, 32, "s8", "s32", 80),
+    (16, 8, 32, "u8", "s32", 80),
+    (8, 8, 4, "f64", "f64", 80),
 )
 _MMA = [
     Intrinsic(
-        f"mma_m{m}n{n}k{k}_{ab}_{c}", f"mma_m{m}n{n}k{k}_{ab}_{c}(c_regs, a_regs, b_regs): c += a · b, A row, B col",
-        "memory", {0: "rw", 1: "read", 2: "read"}, header="mma", arch=arch, collective=True,
+        f"mma_m{m}n{n}k{k}_{ab}_{c}",
+        f"mma_m{m}n{n}k{k}_{ab}_{c}(c_regs, a_regs, b_regs): c += a · b, A row, B col",
+        "memory",
+        {0: "rw", 1: "read", 2: "read"},
+        header="mma",
+        arch=arch,
+        collective=True,
     )
     for m, n, k, ab, c, arch in MMA_SHAPES
 ]
@@ -142,11 +322,19 @@ _WGMMA = [
         f"wgmma_m64n{n}k{k}_{ab}_{c}_{form}",
         f"wgmma_m64n{n}k{k}_{ab}_{c}_{form}<trans_a, trans_b>(d_regs, a, desc_b, scale_d): "
         + ("a is a descriptor" if form == "ss" else "a is 4 registers; trans_a must be 0"),
-        "memory", {2: "rw"} if form == "ss" else {2: "rw", 3: "read"}, "wgmma", "wgmma", 90, 2, True,
+        "memory",
+        {2: "rw"} if form == "ss" else {2: "rw", 3: "read"},
+        "wgmma",
+        "wgmma",
+        90,
+        2,
+        True,
     )
     for ab, k, c in WGMMA_TYPES
     for n in range(8, 257, 8)
     for form in ("ss", "rs")
 ]
 
-TABLE: dict[str, Intrinsic] = {r.name: r for r in (*_SCALAR, *_THREADS, *_MEMORY, *_ASYNC, *_MMA, *_WGMMA)}
+TABLE: dict[str, Intrinsic] = {
+    r.name: r for r in (*_SCALAR, *_THREADS, *_MEMORY, *_ASYNC, *_MMA, *_WGMMA)
+}

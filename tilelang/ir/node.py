@@ -33,7 +33,8 @@ NODES: dict[str, type] = {}
 
 @contextmanager
 def session() -> Iterator[None]:
-    """Opens a fresh interning table for this thread of control; nested sessions share the outer one."""
+    """Opens a fresh interning table for this thread of control; nested sessions share the outer
+    one."""
     if _table.get() is not None:
         yield
         return
@@ -97,11 +98,18 @@ def node(cls: type) -> type:
         for k, v in cls.__dict__.items()
         if k not in ("__dict__", "__weakref__", "__annotations__", *own)
     }
-    defaults = {**getattr(cls, "_defaults", {}), **{f: cls.__dict__[f] for f in own if f in cls.__dict__}}
+    defaults = {
+        **getattr(cls, "_defaults", {}),
+        **{f: cls.__dict__[f] for f in own if f in cls.__dict__},
+    }
     needs_dtype = hasattr(cls, "_infer") and "dtype" not in own and not _has_slot(cls, "dtype")
     slots = own + (("dtype",) if needs_dtype else ())
     body.update(
-        __slots__=slots, __match_args__=fields, fields=fields, _kinds=kinds, _defaults=defaults,
+        __slots__=slots,
+        __match_args__=fields,
+        fields=fields,
+        _kinds=kinds,
+        _defaults=defaults,
         __annotations__=annotations,
     )
     out = type(cls.__name__, cls.__bases__, body)
@@ -116,13 +124,21 @@ def _has_slot(cls: type, name: str) -> bool:
 
 
 def _generate(
-    cls: Any, fields: tuple[str, ...], kinds: dict[str, str], defaults: dict[str, Any], interned: bool
+    cls: Any,
+    fields: tuple[str, ...],
+    kinds: dict[str, str],
+    defaults: dict[str, Any],
+    interned: bool,
 ) -> None:
     """Compiles `__new__`, `children` and `map_children` for one class."""
     one = [f for f in fields if kinds[f] in _ONE]
     many = [f for f in fields if kinds[f] in _MANY]
     env: dict[str, Any] = {
-        "cls": cls, "alloc": object.__new__, "is_": operator.is_, "table": _table.get, "defaults": defaults,
+        "cls": cls,
+        "alloc": object.__new__,
+        "is_": operator.is_,
+        "table": _table.get,
+        "defaults": defaults,
     }
     text = _new_text(cls, fields, defaults, interned) + _children_text(fields, one, many)
     exec(compile(text, f"<node {cls.__name__}>", "exec"), env)
@@ -135,7 +151,11 @@ def _new_text(cls: Any, fields: tuple[str, ...], defaults: dict[str, Any], inter
     params = ", ".join(f"{f}=defaults[{f!r}]" if f in defaults else f for f in fields)
     lines = [f"def __new__(_cls, {params}):"]
     if interned:
-        key = f"_cls._key({', '.join(fields)})" if hasattr(cls, "_key") else "".join(f"{f}, " for f in fields)
+        key = (
+            f"_cls._key({', '.join(fields)})"
+            if hasattr(cls, "_key")
+            else "".join(f"{f}, " for f in fields)
+        )
         lines += [
             "  memo = table()",
             "  if memo is not None:",
@@ -156,7 +176,9 @@ def _new_text(cls: Any, fields: tuple[str, ...], defaults: dict[str, Any], inter
 
 
 def _children_text(fields: tuple[str, ...], one: list[str], many: list[str]) -> str:
-    items = [f"*(() if self.{f} is None else (self.{f},)), " for f in one] + [f"*self.{f}, " for f in many]
+    items = [f"*(() if self.{f} is None else (self.{f},)), " for f in one] + [
+        f"*self.{f}, " for f in many
+    ]
     lines = [f"def children(self): return ({''.join(items)})", "def map_children(self, f):"]
     for f in one:
         lines += [f"  o_{f} = self.{f}", f"  {f} = o_{f} if o_{f} is None else f(o_{f})"]

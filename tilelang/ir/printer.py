@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import keyword
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from .buffer import Buffer, Region
@@ -22,10 +22,25 @@ from .node import Node
 from .stmt import Seq, Stmt, TileOp
 
 _INFIX = {
-    "Add": ("+", 12), "Sub": ("-", 12), "Mul": ("*", 13), "Div": ("/", 13), "FloorDiv": ("//", 13), "FloorMod": ("%", 13),
-    "BitAnd": ("&", 10), "BitOr": ("|", 8), "BitXor": ("^", 9), "Shl": ("<<", 11), "Shr": (">>", 11),
-    "EQ": ("==", 6), "NE": ("!=", 6), "LT": ("<", 6), "LE": ("<=", 6), "GT": (">", 6), "GE": (">=", 6),
-    "And": ("and", 4), "Or": ("or", 3),
+    "Add": ("+", 12),
+    "Sub": ("-", 12),
+    "Mul": ("*", 13),
+    "Div": ("/", 13),
+    "FloorDiv": ("//", 13),
+    "FloorMod": ("%", 13),
+    "BitAnd": ("&", 10),
+    "BitOr": ("|", 8),
+    "BitXor": ("^", 9),
+    "Shl": ("<<", 11),
+    "Shr": (">>", 11),
+    "EQ": ("==", 6),
+    "NE": ("!=", 6),
+    "LT": ("<", 6),
+    "LE": ("<=", 6),
+    "GT": (">", 6),
+    "GE": (">=", 6),
+    "And": ("and", 4),
+    "Or": ("or", 3),
 }
 _COMPARES = ("EQ", "NE", "LT", "LE", "GT", "GE")
 _LOOP_OPTIONS = ("num_stages", "order", "stage", "group")
@@ -73,7 +88,7 @@ class Printer:
             return f"{self.expr(e.a, left)} {op} {self.expr(e.b, p + 1)}", p
         if kind in _NAMED:
             return f"{_NAMED[kind]}({self.expr(e.a)}, {self.expr(e.b)})", 20
-        method = getattr(self, f"_{kind}", None)
+        method: Callable[[Any], tuple[str, int]] | None = getattr(self, f"_{kind}", None)
         if method is not None:
             return method(e)
         return self.value(e), 20
@@ -158,13 +173,20 @@ class Printer:
         return f"{type(v).__name__}({', '.join(f'{n}={self.declared(n, x)}' for n, x in fields)})"
 
     def declared(self, field: str, v: Any) -> str:
-        if isinstance(v, Var) and v not in self.names and field == "var":  # a variable that this binds
+        # a variable that this binds
+        if isinstance(v, Var) and v not in self.names and field == "var":
             return f"T.Var({self.name(v)!r}, {str(v.dtype)!r})"
         return self.value(v)
 
     def slice(self, start: Expr, extent: Expr) -> str:
-        """`start:stop`; where it is no constant the stop is written as the start plus the extent."""
-        if type(start) is Const and type(extent) is Const and start.dtype is INT32 and extent.dtype is INT32:
+        """`start:stop`; where it is no constant the stop is written as the start plus the
+        extent."""
+        if (
+            type(start) is Const
+            and type(extent) is Const
+            and start.dtype is INT32
+            and extent.dtype is INT32
+        ):
             return f"{start.value}:{start.value + extent.value}"
         if _is_zero(start):
             return f"0:{self.expr(extent)}"
@@ -178,7 +200,11 @@ class Printer:
     def tile_op(self, op: TileOp, annotations: Mapping[str, Any] | None = None) -> str:
         defaults: Mapping[str, Any] = getattr(type(op), "_defaults", {})
         values = ((f, getattr(op, f)) for f in type(op).fields)
-        args = [f"{f}={self.value(v)}" for f, v in values if f not in defaults or not _same_value(v, defaults[f])]
+        args = [
+            f"{f}={self.value(v)}"
+            for f, v in values
+            if f not in defaults or not _same_value(v, defaults[f])
+        ]
         name = op.name if op.name.isidentifier() else type(op).__name__
         return f"T.{name}({', '.join(args)}{self.annotations(annotations or {})})"
 
@@ -214,7 +240,8 @@ class Printer:
             extra += f", strides={self.value(b.strides)}"
         if b.data is not None:
             extra += f", data={self.expr(b.data)}"
-        self.line(f"{self.name(b)} = T.alloc_buffer({self.value(b.shape)}, {str(b.dtype)!r}, scope={b.scope!r}{extra})")
+        facts = f"{self.value(b.shape)}, {str(b.dtype)!r}, scope={b.scope!r}{extra}"
+        self.line(f"{self.name(b)} = T.alloc_buffer({facts})")
 
     def s_Store(self, s: Any) -> None:
         self.line(f"{self.name(s.buffer)}[{self._args(s.indices)}] = {self.expr(s.value)}")
@@ -223,13 +250,17 @@ class Printer:
         self.line(self.expr(s.value))
 
     def s_For(self, s: Any) -> None:
-        options = {k: v for k, v in s.annotations.items() if s.kind == "pipelined" and k in _LOOP_OPTIONS}
+        options = {
+            k: v for k, v in s.annotations.items() if s.kind == "pipelined" and k in _LOOP_OPTIONS
+        }
         extra = "".join(f", {k}={self.value(v)}" for k, v in options.items())
         extra += self.annotations({k: v for k, v in s.annotations.items() if k not in options})
         if s.var.dtype is not s.extent.dtype:
             extra += f", dtype={str(s.var.dtype)!r}"
         start = "" if _is_zero(s.start) else f"{self.expr(s.start)}, "
-        if start and not (type(s.start) is Const and type(s.extent) is Const and s.start.dtype is INT32):
+        if start and not (
+            type(s.start) is Const and type(s.extent) is Const and s.start.dtype is INT32
+        ):
             stop = f"{start}{self.expr(s.start, 12)} + {self.expr(s.extent, 13)}"
         else:
             stop = f"{start}{s.start.value + s.extent.value}" if start else self.expr(s.extent)
@@ -239,7 +270,9 @@ class Printer:
 
     def s_Parallel(self, s: Any) -> None:
         names = ", ".join(self.name(v) for v in s.vars)
-        self.line(f"for {names} in T.Parallel({self._args(s.extents)}{self.annotations(s.annotations)}):")
+        self.line(
+            f"for {names} in T.Parallel({self._args(s.extents)}{self.annotations(s.annotations)}):"
+        )
         self.block(s.body)
 
     def s_While(self, s: Any) -> None:

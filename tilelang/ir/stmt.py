@@ -2,7 +2,7 @@
 """Statements. Each keeps its identity and carries the span of the user's line.
 
     Stmt = Seq(stmts)
-         | Bind(var, value)            var names value in the rest of the enclosing Seq (evaluated once, here)
+         | Bind(var, value)            var names value, evaluated here, in the rest of the Seq
          | Alloc(buffer)               buffer exists in the rest of the enclosing Seq
          | Store(buffer, indices, value) | Evaluate(value)
          | For(var, start, extent, body, kind) | While(cond, body) | If(cond, then, orelse)
@@ -13,9 +13,8 @@
          | Break | Continue | Return           Return leaves the thread
          | Assert(cond, message) | Assume(cond)
 
-A `For` visits `start + i` for i in [0, extent); a stepped loop of the user's is a `For` over i with a
-`Bind`. `kind`: serial, unroll, vectorized, pipelined.
-"""
+A `For` visits `start + i` for i in [0, extent); a stepped loop of the user's is a `For` over i with
+a `Bind`. `kind`: serial, unroll, vectorized, pipelined."""
 
 from __future__ import annotations
 
@@ -82,7 +81,8 @@ class Alloc(Stmt):
 
 @node
 class Store(Stmt):
-    """`buffer[indices] = value`; the value has the buffer's dtype (times the lanes of the last index)."""
+    """`buffer[indices] = value`; the value has the buffer's dtype (times the lanes of the last
+    index)."""
 
     buffer: Buffer
     indices: tuple[Expr, ...]
@@ -111,7 +111,8 @@ class For(Stmt):
 
 @node
 class Parallel(Stmt):
-    """Each index tuple is visited exactly once, by one thread (by every owner of a replicated fragment)."""
+    """Each index tuple is visited exactly once, by one thread (by every owner of a replicated
+    fragment)."""
 
     vars: tuple[Var, ...]
     extents: tuple[Expr, ...]
@@ -178,8 +179,8 @@ class TileStmt(Stmt):
 class Launch(Stmt):
     """`with T.Kernel(*grid, threads=…)`. grid has 1 to 3 extents, threads is (x, y, z).
 
-    annotations: layouts {Buffer: layout}, swizzle, safe_values, min_blocks, prelude, cluster_dims, …
-    """
+    annotations: layouts {Buffer: layout}, swizzle, safe_values, min_blocks, prelude, cluster_dims,
+    …"""
 
     grid: tuple[Expr, ...]
     threads: tuple[int, int, int]
@@ -192,11 +193,11 @@ class Launch(Stmt):
 
 @node
 class Role(Stmt):
-    """A warp role: threads [first, first + threads) of the block execute `body` as a group of their own.
+    """A warp role: threads [first, first + threads) of the block execute `body` as a group of their
+    own.
 
-    Inside, tile ops are distributed over these threads and a barrier counts only them (a named one).
-    annotations: name, registers (setmaxnreg), elected (one thread runs the body).
-    """
+    Inside, tile ops are distributed over these threads and a barrier counts only them (a named
+    one). annotations: name, registers (setmaxnreg), elected (one thread runs the body)."""
 
     first: int
     threads: int

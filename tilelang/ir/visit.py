@@ -2,9 +2,8 @@
 """Traversal: `Visitor`, `Rewriter`, substitution, free variables, re-interning.
 
 A subclass writes `visit_Add(self, n)`; the table type -> method is built when the class is created,
-and a misspelt kind is an error there. Expressions are memoised per instance; a subclass whose answer
-depends on context (guards, loop ranges) clears `self.memo` when the context changes.
-"""
+and a misspelt kind is an error there. Expressions are memoised per instance; a subclass whose
+answer depends on context (guards, loop ranges) clears `self.memo` when the context changes."""
 
 from __future__ import annotations
 
@@ -38,7 +37,8 @@ class _Table:
 
 
 class Visitor(_Table):
-    """Walks statements and expressions; a handler decides itself whether to go on (`self.descend(n)`).
+    """Walks statements and expressions; a handler decides itself whether to go on
+    (`self.descend(n)`).
 
     Each distinct expression is visited once.
     """
@@ -96,8 +96,6 @@ class Rewriter(_Table):
         return n.map_children(self.visit)
 
 
-
-
 def rebuild(n: Any, f: Callable[[Any], Any]) -> Any:
     """`n.map_children(f)`, refolded if a child changed (constants fold, identities drop)."""
     new = n.map_children(f)
@@ -152,12 +150,22 @@ class _Substitute(Rewriter):
         t = type(n)
         if t is Store:
             n = n.map_children(self.visit)
-            return Store(self.mapping[n.buffer], n.indices, n.value, n.span) if n.buffer in self.mapping else n
+            return (
+                Store(self.mapping[n.buffer], n.indices, n.value, n.span)
+                if n.buffer in self.mapping
+                else n
+            )
         if t is Region:
             n = n.map_children(self.visit)
-            return Region(self.mapping[n.buffer], n.offsets, n.extents) if n.buffer in self.mapping else n
+            return (
+                Region(self.mapping[n.buffer], n.offsets, n.extents)
+                if n.buffer in self.mapping
+                else n
+            )
         if t is TileStmt and any(isinstance(v, Expr) for v in n.annotations.values()):
-            notes = {k: self.visit(v) if isinstance(v, Expr) else v for k, v in n.annotations.items()}
+            notes = {
+                k: self.visit(v) if isinstance(v, Expr) else v for k, v in n.annotations.items()
+            }
             return TileStmt(self.visit(n.op), notes, n.span)
         if t is Alloc and n.buffer in self.mapping:
             return Alloc(self.mapping[n.buffer], n.annotations, n.span)
@@ -165,8 +173,13 @@ class _Substitute(Rewriter):
             return Bind(self.mapping[n.var], self.visit(n.value), n.span)
         if t is For and n.var in self.mapping and type(self.mapping[n.var]) is Var:
             return For(
-                self.mapping[n.var], self.visit(n.start), self.visit(n.extent), self.visit(n.body), n.kind,
-                n.annotations, n.span,
+                self.mapping[n.var],
+                self.visit(n.start),
+                self.visit(n.extent),
+                self.visit(n.body),
+                n.kind,
+                n.annotations,
+                n.span,
             )
         return n.map_children(self.visit)
 
@@ -174,9 +187,8 @@ class _Substitute(Rewriter):
 def substitute(n: Any, mapping: Mapping[Any, Any]) -> Any:
     """`n` with variables (and buffers) replaced; changed expressions are refolded.
 
-    mapping: Var -> Expr, Buffer -> Buffer. Binders (`Bind`, `For`, `Alloc`) mapped to another Var or
-    Buffer are renamed too.
-    """
+    mapping: Var -> Expr, Buffer -> Buffer. Binders (`Bind`, `For`, `Alloc`) mapped to another Var
+    or Buffer are renamed too."""
     return _Substitute(mapping).visit(n) if mapping else n
 
 
@@ -208,7 +220,7 @@ def free_vars(n: Node) -> VarList:
     for x in walk(n):
         t = type(x)
         if t is Var:
-            used[x] = None
+            used[x] = None  # type: ignore[index]
         elif t is Bind or t is For:
             bound.add(x.var)  # type: ignore[attr-defined]
         elif t is Parallel:
@@ -229,7 +241,8 @@ def buffers_used(n: Node) -> list[Buffer]:
 
 
 def refresh(s: Stmt) -> Stmt:
-    """A copy of `s` in which every binder (Bind, For, Parallel, Alloc) is new: for duplicating a body."""
+    """A copy of `s` in which every binder (Bind, For, Parallel, Alloc) is new: for duplicating a
+    body."""
     mapping: dict[Any, Any] = {}
     for x in walk(s):
         t = type(x)
@@ -237,7 +250,9 @@ def refresh(s: Stmt) -> Stmt:
             mapping[x.var] = Var(x.var.name, x.var.dtype)  # type: ignore[attr-defined]
         elif t is Alloc:
             b = x.buffer  # type: ignore[attr-defined]
-            mapping[b] = Buffer(b.name, b.shape, b.dtype, b.scope, b.strides, b.view_of, b.span, b.data)
+            mapping[b] = Buffer(
+                b.name, b.shape, b.dtype, b.scope, b.strides, b.view_of, b.span, b.data
+            )
     return substitute(s, mapping)  # type: ignore[no-any-return]
 
 
@@ -269,8 +284,8 @@ class _Reintern(Rewriter):
 
 
 def reintern(n: Any) -> Any:
-    """`n` with all its expressions interned in the current session (buffers' shapes included, in place
-    order: a buffer keeps its identity, its shape expressions are rebuilt)."""
+    """`n` with all its expressions interned in the current session (buffers' shapes included, in
+    place order: a buffer keeps its identity, its shape expressions are rebuilt)."""
     r = _Reintern()
     return r.visit(n)
 
@@ -278,4 +293,4 @@ def reintern(n: Any) -> Any:
 __all__ = [
     "Rewriter", "TileOp", "TileStmt", "Visitor", "buffers_used", "free_vars", "rebuild", "refold",
     "refresh", "reintern", "substitute", "walk",
-]
+]  # fmt: skip
