@@ -1,29 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """What happens lane by lane in a vectorized loop: the analysis behind `vectorize_loops`.
 
-In: the body of a loop and its variable. Out: straight statements without `Bind`s; whether they may
-be executed one after the other for all lanes (`distribution`); for an expression, its step from
-lane to lane; for a condition, whether it is the same in all lanes.
+In: the body of a loop and its variable. Out: straight statements without `Bind`s; for an
+expression, its step from lane to lane; for a condition, whether it is the same in all lanes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from operator import is_
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tilelang.arith import Facts
 from tilelang.ir import (
     GE,
     GT,
-    INTRINSICS,
     LE,
     LT,
     And,
     Bind,
     Buffer,
-    Call,
     Const,
     Evaluate,
     Expr,
@@ -122,70 +117,6 @@ def conditions(stmts: list[Stmt]) -> list[Expr]:
     return list(out)
 
 
-# ---------------------------------------------------------------------------- independence
-
-
-@dataclass(frozen=True)
-class _Access:
-    buffer: Buffer
-    indices: tuple[Expr, ...]
-    writes: bool
-    stmt: Stmt
-
-
-def distribution(stmts: Sequence[Stmt], var: Var, extent: Any, facts: Facts) -> set[Stmt]:
-    """The statements that must run lane after lane. Raises NotStraight if a statement depends on
-    another one of a different lane, so that even their order matters."""
-    lanes = Lanes(facts, var, extent)
-    accesses: dict[Buffer, list[_Access]] = {}
-    for s in stmts:
-        for a in _accesses(s):
-            accesses.setdefault(a.buffer.root(), []).append(a)
-    in_order: set[Stmt] = set()
-    for group in accesses.values():
-        for x in (a for a in group if a.writes):
-            for y in group:
-                if x is y or lanes.same_element(x, y):
-                    together = not lanes.injective(x.indices)
-                else:
-                    together = not lanes.disjoint(x, y, extent)
-                if together and x.stmt is not y.stmt:
-                    raise NotStraight(f"elements of {x.buffer.name} pass from one lane to another")
-                if together:
-                    in_order.add(x.stmt)
-    return in_order
-
-
-def _accesses(s: Stmt) -> Iterator[_Access]:
-    if type(s) is If:
-        yield from _reads(s.cond, s)
-        for x in (*flatten(s.then), *flatten(s.orelse)):
-            yield from _accesses(x)
-    elif type(s) is Store:
-        for i in s.indices:
-            yield from _reads(i, s)
-        yield from _reads(s.value, s)
-        yield _Access(s.buffer, s.indices, True, s)
-    elif type(s) is Evaluate:
-        yield from _reads(s.value, s)
-
-
-def _reads(e: Expr, s: Stmt) -> Iterator[_Access]:
-    for x in walk(e):
-        if type(x) is Load:
-            yield _Access(x.buffer, x.indices, False, s)
-        elif type(x) is Call and INTRINSICS[x.op].effect != "pure":
-            row = INTRINSICS[x.op]
-            if row.effect != "memory" or row.unit != "generic" or row.collective:
-                raise NotStraight(f"the body calls {x.op}")
-            for n, kind in row.pointers.items():
-                target = x.args[n]
-                if type(target) is not Call or target.op != "address_of":
-                    raise NotStraight(f"the body calls {x.op} on a computed pointer")
-                load = target.args[0]
-                yield _Access(load.buffer, load.indices, kind != "read", s)  # type: ignore[attr-defined]
-
-
 # ---------------------------------------------------------------------------- lanes
 
 
@@ -226,28 +157,6 @@ class Lanes:
         if not indices or any(i.dtype.lanes != 1 for i in indices):
             return False
         return self.step(indices[-1]) == 1 and all(self.step(i) == 0 for i in indices[:-1])
-
-    def injective(self, indices: Sequence[Expr]) -> bool:
-        """Do different lanes access different elements?"""
-        return any(self.step(i) for i in indices)
-
-    def same_element(self, x: _Access, y: _Access) -> bool:
-        return x.buffer is y.buffer and all(map(is_, x.indices, y.indices))
-
-    def disjoint(self, x: _Access, y: _Access, extent: Any) -> bool:
-        """Is no element accessed by `x` in any lane accessed by `y` in any lane?"""
-        if x.buffer is not y.buffer:
-            return False
-        other = Var(self.var.name, self.var.dtype)
-        facts = self.facts.child()
-        facts.bind(other, const(0, other.dtype), extent)
-        for i, j in zip(x.indices, y.indices, strict=True):
-            if not (i.dtype.lanes == j.dtype.lanes == 1):
-                continue
-            lo, hi = facts.bounds(i - substitute(j, {self.var: other}))
-            if (lo is not None and lo > 0) or (hi is not None and hi < 0):
-                return True
-        return False
 
     def uniform(self, cond: Expr) -> bool:
         """Is the condition the same in all lanes (width is a constant)?"""

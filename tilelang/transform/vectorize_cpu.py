@@ -52,7 +52,8 @@ from tilelang.ir import (
     walk,
 )
 
-from .lanes import Known, Lanes, NotStraight, conditions, distribution, from_zero
+from .distribution import distribution
+from .lanes import Known, Lanes, NotStraight, conditions, from_zero
 from .manager import PassContext
 
 _STRAIGHT_LINE = 4  # vectors that are written out instead of looped over

@@ -48,7 +48,8 @@ from tilelang.ir import (
     walk,
 )
 
-from .lanes import Known, Lanes, NotStraight, conditions, distribution, from_zero
+from .distribution import distribution
+from .lanes import Known, Lanes, NotStraight, conditions, from_zero
 from .manager import PassContext
 
 _WIDTHS = (16, 8, 4, 2)
@@ -66,8 +67,7 @@ def vectorize(loop: For, facts: Facts, ctx: PassContext, layouts: Layouts) -> St
     extent = const_int(loop.extent)
     if extent is None or extent < 2:
         return scalar(loop, extent is not None)
-    cost, ideal = _costs([loop.body], extent)
-    if cost == 0:
+    if not _accesses([loop.body]):
         return scalar(loop)
     try:
         lane, stmts = from_zero(loop)
@@ -75,8 +75,8 @@ def vectorize(loop: For, facts: Facts, ctx: PassContext, layouts: Layouts) -> St
     except NotStraight as why:
         ctx.note(f"loop over {loop.var.name} is not vectorised: {why}")
         return scalar(loop)
-    best = _best(stmts, in_order, lane, extent, ideal, facts, layouts)
-    if best is None or best.cost >= cost:
+    best = _best(stmts, in_order, lane, extent, facts, layouts)
+    if best is None:
         name = loop.var.name
         ctx.note(f"loop over {name} is not vectorised: no access is contiguous and aligned")
         return scalar(loop)
@@ -84,27 +84,24 @@ def vectorize(loop: For, facts: Facts, ctx: PassContext, layouts: Layouts) -> St
 
 
 def _best(
-    stmts: list[Stmt],
-    in_order: set[Stmt],
-    lane: Var,
-    extent: int,
-    ideal: int,
-    facts: Facts,
-    layouts: Layouts,
+    stmts: list[Stmt], in_order: set[Stmt], lane: Var, extent: int, facts: Facts, layouts: Layouts
 ) -> _Group | None:
-    """The width with the fewest memory instructions; the first that reaches the ideal."""
+    """The width with the fewest memory instructions; None if that is one lane at a time."""
     best: _Group | None = None
+    least = len(_accesses(stmts)) * extent
+    chunks: list[int] = []
     for width in (w for w in _WIDTHS if extent % w == 0):
         for split in (False, True):
             group = _Group(lane, width, extent // width, facts, layouts, split)
-            if split and not group.is_ragged(stmts):
+            chunks = chunks or group.chunks(stmts)
+            # Two versions of the code must save at least half of the memory instructions.
+            factor = 2 if split else 1
+            hope = sum(extent // min(c, width) for c in chunks)
+            if hope * factor >= least + split or (split and not group.is_ragged(stmts)):
                 continue
             group.emit(stmts, in_order)
-            # Two versions of the code must save at least half of the memory instructions.
-            if best is None or group.cost * (2 if split else 1) < best.cost + split:
-                best = group
-            if best.cost <= ideal:
-                return best
+            if group.cost * factor < least + split:
+                best, least = group, group.cost
     return best
 
 
@@ -119,16 +116,10 @@ def _is_memory(b: Buffer) -> bool:
     return not b.is_local
 
 
-def _costs(stmts: list[Stmt], extent: int) -> tuple[int, int]:
-    """Memory instructions for `extent` lanes: one by one, and all as wide as can be."""
-    accesses = [
-        x.buffer
-        for s in stmts
-        for x in walk(s)
-        if (type(x) is Load or type(x) is Store) and _is_memory(x.buffer)
-    ]
-    wide = (-(-extent * b.dtype.bits * b.dtype.lanes // _VECTOR_BITS) for b in accesses)
-    return len(accesses) * extent, sum(wide)
+def _accesses(stmts: list[Stmt]) -> list[Load | Store]:
+    """Loads and stores of memory."""
+    found = (x for s in stmts for x in walk(s) if type(x) is Load or type(x) is Store)
+    return [x for x in found if _is_memory(x.buffer)]
 
 
 class _Group:
@@ -163,6 +154,14 @@ class _Group:
                 for s in stmts:
                     self.stmt(s, at, in_order)
         self.cost *= self.groups
+
+    def chunks(self, stmts: list[Stmt]) -> list[int]:
+        """Lanes per instruction of each access, if no guard prevents it."""
+        at = {self.var: self.lane}
+        return [
+            self.chunk(x.buffer, tuple(substitute(i, at) for i in x.indices))
+            for x in _accesses(stmts)
+        ]
 
     def is_ragged(self, stmts: list[Stmt]) -> bool:
         return bool(self.ragged(stmts, {self.var: self.lane}))
@@ -227,7 +226,7 @@ class _Group:
 
     def each(self, s: Stmt) -> None:
         """The statement for one lane after the other."""
-        self.cost += _costs([s], self.width)[0]
+        self.cost += len(_accesses([s])) * self.width
         with self.builder.for_(
             self.lane.name, const(self.width, self.lane.dtype), kind="unroll"
         ) as lane:
