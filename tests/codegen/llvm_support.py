@@ -55,7 +55,7 @@ def _scalar(dtype: DType) -> Any:
 
 
 backend = "llvm"
-"""Which generator `load_kernels` uses: a test module sets it to "c" to run the same tests there."""
+"""The target of `load_kernels`: a test module sets it to "c" to run the same tests there."""
 
 
 def load_kernels(kernels: list[Kernel]) -> list[Callable[..., str | None]]:
@@ -66,7 +66,12 @@ def load_kernels(kernels: list[Kernel]) -> list[Callable[..., str | None]]:
         )
         addresses = [ctypes.cast(getattr(library, k.name), ctypes.c_void_p).value for k in kernels]
         return [caller(k, a or 0, library) for k, a in zip(kernels, addresses, strict=True)]
-    code = load(compile_module(llvm_ir(kernels, Target("llvm"))), [k.name for k in kernels])
+    target = Target(backend)
+    features = ",".join(target.cpu_attributes)
+    binary = compile_module(
+        llvm_ir(kernels, target), "" if target.is_native else target.cpu, features
+    )
+    code = load(binary, [k.name for k in kernels])
     return [caller(k, code.address(k.name), code) for k in kernels]
 
 

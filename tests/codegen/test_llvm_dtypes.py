@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import platform
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tests.codegen import llvm_support
 from tests.codegen.llvm_support import load_kernels, make
 from tilelang.ir import Buffer, Builder, Cast, DType, Kernel, Ramp, Var, const, session
 from tilelang.ir.dtype import TABLE
@@ -99,3 +101,11 @@ def test_casts(src: str) -> None:
         got = np.zeros(len(x), dst.as_numpy())
         assert run(x, got, len(x) // lanes) is None
         assert_same(got, expected(x, source, dst), x, dst)
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="names an x86 CPU")
+@pytest.mark.parametrize("src", ["float16", "float32"])
+def test_casts_without_conversion_instructions(src: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oldest x86-64 has no f16c: then float16 is converted by integer operations."""
+    monkeypatch.setattr(llvm_support, "backend", "llvm -mcpu=x86-64")
+    test_casts(src)

@@ -8,8 +8,8 @@ range, subnormals included; infinities, NaN, signed zeros and domain errors give
 says.
 
     pow                                                                                    1 ULP
-    exp exp2 exp10 log log2 log10 log1p rsqrt tanh sin cos sinh cosh acos atan atan2 erf    2 ULP
-    sigmoid asin                                                                           3 ULP
+    exp exp2 exp10 log log2 log10 log1p rsqrt tanh sin cos sinh cosh acos atan atan2       2 ULP
+    sigmoid asin erf                                                                       3 ULP
     tan                                                                                    4 ULP
 
 Polynomials are minimax fits (weighted least squares, reweighted to equal ripple, coefficients
@@ -103,8 +103,9 @@ _LOG10_2_HIGH, _LOG10_2_LOW = 0.301025390625, 4.605039066518657e-06
 _LOG2E_HIGH, _LOG2E_LOW = 1.4426950216293335, 1.925963033500011e-08
 _LOG10E_HIGH, _LOG10E_LOW = 0.4342944920063019, -1.0103049952192578e-08
 _PIO2_HIGH, _PIO2_LOW = 1.5707963705062866, -4.371138828673793e-08
-# pi/2 for the float64 reduction: 33 bits, so that n * first is exact for n < 2**20, and the rest.
-_PIO2_D, _PIO2_D_REST = 1.5707963267341256, 6.077100506506192e-11
+# pi/2 in three parts for the float64 reduction: 25 bits each, so that n * part is exact for n < 2**28
+# without a fused multiply-add, and the rest.
+_PIO2_D = (1.5707963109016418, 1.5893254712295857e-08, 6.123233995736766e-17)
 _ROUND = 12582912.0  # 1.5 * 2**23: adding it rounds to an integer, which is then in the low bits
 _ROUND_BITS = 0x4B400000
 _ROUND_D = 6755399441055744.0  # the same in float64
@@ -309,7 +310,10 @@ def _reduce(x: Value) -> tuple[Value, Value]:
     wide = x.convert("fpext", "double")
     shifted = _fma(wide, 2 / math.pi, _ROUND_D)
     n = shifted - _ROUND_D
-    near = _fma(n, -_PIO2_D_REST, _fma(n, -_PIO2_D, wide)).convert("fptrunc", "float")
+    r = wide
+    for part in _PIO2_D:
+        r = _fma(n, -part, r)
+    near = r.convert("fptrunc", "float")
     quadrant = shifted.bitcast("i64").convert("trunc", "i32")
     huge = _abs(x).cmp("oge", float(1 << _HUGE))
 
