@@ -42,7 +42,7 @@ LAYERS = {
 ROOT_MODULES = frozenset({"__init__", "__main__"})
 # The exceptions to "packages of one row do not import each other": options raise errors; a kernel
 # is looked up in the cache before it is compiled.
-WITHIN_A_ROW = frozenset({("config", "errors"), ("jit", "cache")})
+WITHIN_A_ROW = frozenset({("config", "errors"), ("jit", "cache"), ("cache", "jit")})
 # Large or optional: imported on first use, so that `import tilelang` stays fast and needs none.
 LAZY = frozenset({"Cython", "cuda", "cupy", "llvmlite", "matplotlib", "torch", "tvm_ffi"})
 

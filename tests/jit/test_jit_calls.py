@@ -458,3 +458,43 @@ def test_the_quick_way_follows_the_current_target() -> None:
             impl(a, b)
             kinds.append(str(impl.compile(a, b).target))
     assert kinds == ["llvm", "llvm -mcpu=x86-64-v3", "llvm"]
+
+
+# ---------------------------------------------------------------------------------- older spellings
+
+
+def test_a_bare_tensor_takes_its_type_from_the_call() -> None:
+    import tilelang as tl
+
+    @tl.jit(target="llvm")
+    @tl.prim_func
+    def double(A: tl.tensor, B: tl.tensor):
+        with T.Kernel(1):
+            for i, j in T.Parallel(A.shape[0], A.shape[1]):
+                B[i, j] = A[i, j] * 2
+
+    for dtype in (np.float32, np.int32):
+        a = np.ones((3, 4), dtype)
+        b = np.zeros_like(a)
+        double(a, b)
+        assert (b == 2).all()
+    assert len(double._kernel_cache) == 2
+
+
+def test_a_fully_typed_prim_func_gives_its_kernel() -> None:
+    import tilelang as tl
+
+    @tl.jit(target="llvm")
+    @tl.prim_func
+    def negate(A: T.Tensor((4,), "float32")):
+        with T.Kernel(1):
+            for i in T.Parallel(4):
+                A[i] = -A[i]
+
+    kernel = negate()
+    assert isinstance(kernel, JITKernel)
+    a = np.ones(4, np.float32)
+    kernel(a)
+    assert (a == -1).all()
+    negate(a)
+    assert (a == 1).all()

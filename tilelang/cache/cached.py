@@ -38,13 +38,16 @@ def cached(
     pass_configs: Mapping[str, Any] | None = None,
     compile_flags: Sequence[str] | str | None = None,
     *,
-    options: Options,
-    build: Callable[..., Any],
+    options: Options | None = None,
 ) -> Any:
-    """`build(func, …)` makes the kernel, from an artifact if the disk has one."""
+    """The JITKernel. options: what pass_configs and compile_flags mean, if the caller knows."""
+    from tilelang.jit.kernel import JITKernel  # it is made here, and by `jit` through here
+
+    if options is None:
+        options = Options.from_pass_configs(pass_configs)
 
     def make(artifact: Any = None) -> Any:
-        return build(
+        return JITKernel(
             func, out_idx, execution_backend, target, target_host, verbose, pass_configs,
             _flag_list(compile_flags), options=options, artifact=artifact,
         )  # fmt: skip

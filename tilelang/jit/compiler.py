@@ -56,7 +56,7 @@ def compile(
     loud = env.TILELANG_VERBOSE if verbose is None else verbose
     kernel: JITKernel = cached(
         func, list(func.outputs), backend, found, host, loud, pass_configs, compile_flags,
-        options=options, build=JITKernel,
+        options=options,
     )  # fmt: skip
     return kernel
 
