@@ -88,12 +88,13 @@ def _best(
 ) -> _Group | None:
     """The width with the fewest memory instructions; None if that is one lane at a time."""
     best: _Group | None = None
-    least = len(_accesses(stmts)) * extent
-    chunks: list[int] = []
+    buffers = [x.buffer for x in _accesses(stmts)]
+    least = len(buffers) * extent
+    ideal = sum(-(-extent * b.dtype.bits * b.dtype.lanes // _VECTOR_BITS) for b in buffers)
+    chunks: list[int] = [_VECTOR_BITS] * len(buffers)
     for width in (w for w in _WIDTHS if extent % w == 0):
         for split in (False, True):
             group = _Group(lane, width, extent // width, facts, layouts, split)
-            chunks = chunks or group.chunks(stmts)
             # Two versions of the code must save at least half of the memory instructions.
             factor = 2 if split else 1
             hope = sum(extent // min(c, width) for c in chunks)
@@ -102,6 +103,10 @@ def _best(
             group.emit(stmts, in_order)
             if group.cost * factor < least + split:
                 best, least = group, group.cost
+            if least <= ideal:
+                return best
+            if chunks[0] == _VECTOR_BITS:  # it matters now what alignment allows
+                chunks = group.chunks(stmts)
     return best
 
 
