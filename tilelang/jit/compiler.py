@@ -8,13 +8,13 @@ function itself annotates (compile flags, pass configs) is merged here.
 from __future__ import annotations
 
 import functools
-import importlib.metadata
 import logging
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from tilelang.cache import cached
@@ -63,18 +63,17 @@ def compile(
 
 @functools.cache
 def _warn_of_mixed_install() -> None:
-    """PyPI's `tilelang` and this package share the import name: with both installed, files of one
-    may stand in for files of the other."""
-    try:
-        other = importlib.metadata.version("tilelang")
-    except importlib.metadata.PackageNotFoundError:
-        return
-    warnings.warn(
-        f"the distribution tilelang {other} is installed beside tilelang-py, under the same import"
-        " name: uninstall both and install one",
-        CompatWarning,
-        stacklevel=4,
-    )
+    """PyPI's `tilelang` and this package share the import name: with both in one folder, files of
+    one stand in for files of the other."""
+    folder = Path(__file__).parents[2]
+    other = next(folder.glob("tilelang-*.dist-info"), None)
+    if other is not None:
+        warnings.warn(
+            f"the distribution {other.stem} is installed beside tilelang-py, under the same import"
+            " name: uninstall both and install one",
+            CompatWarning,
+            stacklevel=4,
+        )
 
 
 def _one_function(func: Any) -> PrimFunc:
