@@ -404,3 +404,86 @@ def test_a_function_without_a_kernel_runs_on_a_cpu() -> None:
     a = np.zeros(8, np.int32)
     run(CPU, plain, a)
     assert a.tolist() == [i * i for i in range(8)]
+
+
+@EVERYWHERE
+@pytest.mark.parametrize("op", ["sum", "max", "min"])
+def test_reducers(where: str, op: str) -> None:
+    @T.prim_func
+    def reducers(A: T.Tensor((16, 32), "float32"), B: T.Tensor((32,), "float32")):
+        with T.Kernel(1, threads=32):
+            old = T.alloc_reducer((32,), "float32", op, replication="all")
+            new = T.alloc_reducer((32,), "float32", op)
+            out = T.alloc_fragment((32,), "float32")
+            T.reducer_init(old)
+            T.reducer_init(new, 0)
+            for i, j in T.Parallel(16, 32):
+                if op == "sum":
+                    old[j] += A[i, j]
+                elif op == "max":
+                    old[j] = T.max(old[j], A[i, j])
+                else:
+                    old[j] = T.min(old[j], A[i, j])
+                T.reducer_update(new[j], A[i, j])
+            T.finalize_reducer(old)
+            T.finalize_reducer(new, out)
+            for j in T.Parallel(32):
+                B[j] = old[j] + out[j]
+
+    a, b = RNG(0).integers(-9, 9, (16, 32)).astype(np.float32), np.zeros(32, np.float32)
+    run(where, reducers, a, b)
+    fold = {"sum": np.sum, "max": np.max, "min": np.min}[op]
+    np.testing.assert_array_equal(b, fold(a, 0) + fold(a, 0, initial=0))
+
+
+@EVERYWHERE
+def test_scans(where: str) -> None:
+    @T.prim_func
+    def scans(
+        A: T.Tensor((8, 16), "float32"),
+        B: T.Tensor((4, 8, 16), "float32"),
+        L: T.Tensor((16,), "int32"),
+    ):
+        with T.Kernel(1, threads=32):
+            S = T.alloc_shared((8, 16), "float32")
+            D = T.alloc_shared((8, 16), "float32")
+            F = T.alloc_fragment((8, 16), "float32")
+            one = T.alloc_shared((16,), "int32")
+            T.copy(A, S)
+            T.cumsum(S, D, dim=1)
+            T.copy(D, B[0, :, :])
+            T.cumsum(S, D, dim=0, reverse=True)
+            T.copy(D, B[1, :, :])
+            T.copy(A, F)
+            T.cumsum(F, dim=1)
+            T.copy(F, B[2, :, :])
+            T.cummax(S, dim=1)
+            T.copy(S, B[3, :, :])
+            T.copy(L, one)
+            T.cumsum(one)
+            T.copy(one, L)
+
+    a = RNG(0).integers(-9, 9, (8, 16)).astype(np.float32)
+    b, line = np.zeros((4, 8, 16), np.float32), np.arange(16, dtype=np.int32)
+    run(where, scans, a, b, line)
+    np.testing.assert_array_equal(b[0], a.cumsum(1))
+    np.testing.assert_array_equal(b[1], a[::-1].cumsum(0)[::-1])
+    np.testing.assert_array_equal(b[2], a.cumsum(1))
+    np.testing.assert_array_equal(b[3], np.maximum.accumulate(a, 1))
+    np.testing.assert_array_equal(line, np.arange(16).cumsum())
+
+
+@EVERYWHERE
+def test_any_and_all(where: str) -> None:
+    @T.prim_func
+    def questions(A: T.Tensor((4, 8), "int32"), B: T.Tensor((4,), "int32")):
+        with T.Kernel(1, threads=1):
+            B[0] = T.any_of(A)
+            B[1] = T.all_of(A)
+            B[2] = T.any_of(A[0, 0:8])
+            B[3] = T.all_of(A[1, 0:8])
+
+    a, b = np.zeros((4, 8), np.int32), np.full(4, 9, np.int32)
+    a[1] = 3
+    run(where, questions, a, b)
+    assert b.tolist() == [1, 0, 0, 1]

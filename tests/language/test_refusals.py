@@ -316,10 +316,10 @@ CASES = [
     ),
     Case(
         "unsupported",
-        "T.cumsum(A) #!",
+        "T.sync_grid() #!",
         LanguageError,
-        "T.cumsum is not supported",
-        "T.serial",
+        "T.sync_grid is not supported",
+        "T.Kernel",
     ),
     Case(
         "typo", "T.aloc_local((4,), 'int8') #!", LanguageError, "has no `aloc_local`", "alloc_local"

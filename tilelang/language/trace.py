@@ -104,7 +104,7 @@ class Trace:
         self.outputs: list[Buffer] = []
         self.params: dict[str, Any] = {}
         self.metas: dict[str, Any] = {}
-        self.globals: list[Buffer] = []
+        self.reducers: dict[Buffer, str] = {}
         self.site: Span | None = None
         self._codes: dict[int, CodeType] = {}
         self._kept: list[CodeType] = []  # alive as long as their ids are keys here

@@ -105,14 +105,6 @@ UNSUPPORTED: dict[str, str] = {
         "random numbers are not supported yet; pass them as a tensor",
     ),
     **dict.fromkeys(
-        ["alloc_reducer", "reducer_init", "reducer_update", "finalize_reducer"],
-        "reducers are not supported yet; use T.reduce_sum and its family on a fragment",
-    ),
-    **dict.fromkeys(
-        ["cumsum", "cummax"],
-        "scans are not supported yet; write a T.serial loop over shared memory",
-    ),
-    **dict.fromkeys(
         ["atomic_or", "atomic_load", "atomic_store"],
         "this atomic is not supported yet; use T.atomic_add, max or min",
     ),
@@ -170,8 +162,6 @@ UNSUPPORTED: dict[str, str] = {
             "WSSync",
             "make_tensor_from_addr",
             "PartialFragment",
-            "any_of",
-            "all_of",
             "ieee_frsqrt",
             "__ldg",
             "get_cluster_id",
