@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from tilelang.errors import InternalError
@@ -64,6 +66,26 @@ class Lowering:
     cost: Callable[[Any, LowerContext], float]
     emit: Callable[[Any, LowerContext, Builder], None]
     layouts: Callable[[Any, LowerContext], Mapping[Buffer, Any]] = lambda op, ctx: {}
+
+
+def imported(name: str, place: str, unless: Callable[[Any, Any], str | None]) -> Lowering:
+    """The lowering at `place` ("module:NAME" of this package), imported when it is first asked about
+    an op for which `unless` gives no reason against it: to write kernels needs none, and to compile
+    for one kind of target needs none of the others."""
+
+    @cache
+    def low() -> Lowering:
+        module, attribute = place.split(":")
+        found: Lowering = getattr(import_module(f"{__package__}.{module}"), attribute)
+        return found
+
+    return Lowering(
+        name,
+        lambda op, ctx: unless(op, ctx) or low().why_not(op, ctx),
+        lambda op, ctx: low().cost(op, ctx),
+        lambda op, ctx, b: low().emit(op, ctx, b),
+        lambda op, ctx: low().layouts(op, ctx),
+    )
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from tilelang.errors import ScopeError, ShapeError, TypeMismatchError
 from tilelang.ir import DType, Effects, Region, TileOp, const, node, read, write
 
-from .base import Lowering
+from .base import Lowering, imported
 from .checks import CheckContext, describe, differ, scope_name, shape_text
-from .reduce_cpu import CPU
-from .reduce_shuffle import SHUFFLE
+from .cpu import not_on_cpu, not_on_cuda
 from .regions import region_reads
 from .simt import SIMT
 
@@ -40,7 +39,11 @@ class Reduce(TileOp):
     clear: bool = True
     nan_propagate: bool = False
 
-    LOWERINGS: ClassVar[tuple[Lowering, ...]] = (CPU, SHUFFLE, SIMT)
+    LOWERINGS: ClassVar[tuple[Lowering, ...]] = (
+        imported("cpu", "reduce_cpu:CPU", not_on_cuda),
+        imported("shuffle", "reduce_shuffle:SHUFFLE", not_on_cpu),
+        SIMT,
+    )
 
     name: ClassVar[str] = "reduce"  # type: ignore[misc]
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from .base import LowerContext, Lowering
 from .cpu import not_on_cpu
-from .expand import expand
 
 if TYPE_CHECKING:
     from tilelang.ir import Builder
@@ -22,6 +21,8 @@ _LAST_RESORT = 1e9
 
 
 def _emit(op: Any, ctx: LowerContext, b: Builder) -> None:
+    from .expand import expand  # on first use: to write kernels needs none of it
+
     b.emit(expand(op, b.span))
 
 

@@ -7,14 +7,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from tilelang.errors import ScopeError, ShapeError
 from tilelang.ir import Effects, Region, Scope, TileOp, node, read, write
-from tilelang.tileop.base import Lowering
+from tilelang.tileop.base import Lowering, imported
 from tilelang.tileop.checks import CheckContext, describe, differ, shape_text
+from tilelang.tileop.cpu import not_on_cpu, not_on_cuda
 from tilelang.tileop.regions import Pairing, nearness, pair, region_reads
 from tilelang.tileop.simt import SIMT
-
-from .cp_async import CP_ASYNC
-from .cpu import CPU
-from .tma import TMA
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,7 +43,12 @@ class Copy(TileOp):
     loop_layout: Any = None
 
     name: ClassVar[str] = "copy"  # type: ignore[misc]
-    LOWERINGS: ClassVar[tuple[Lowering, ...]] = (CPU, TMA, CP_ASYNC, SIMT)
+    LOWERINGS: ClassVar[tuple[Lowering, ...]] = (
+        imported("cpu", "copy.cpu:CPU", not_on_cuda),
+        imported("tma", "copy.tma:TMA", not_on_cpu),
+        imported("cp_async", "copy.cp_async:CP_ASYNC", not_on_cpu),
+        SIMT,
+    )
 
     @property
     def pairing(self) -> Pairing:

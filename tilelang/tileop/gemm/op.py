@@ -7,14 +7,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from tilelang.errors import ScopeError, ShapeError, TypeMismatchError
 from tilelang.ir import Const, Effects, Expr, Region, TileOp, expr_effects, node, read, write
-from tilelang.tileop.base import Lowering
+from tilelang.tileop.base import Lowering, imported
 from tilelang.tileop.checks import CheckContext, describe, differ, scope_name
+from tilelang.tileop.cpu import not_on_cpu, not_on_cuda
 from tilelang.tileop.regions import region_reads
 from tilelang.tileop.simt import SIMT
-
-from .cpu import CPU
-from .mma import MMA
-from .wgmma import WGMMA
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,7 +39,12 @@ class Gemm(TileOp):
     clear_accum: Expr
 
     name: ClassVar[str] = "gemm"  # type: ignore[misc]
-    LOWERINGS: ClassVar[tuple[Lowering, ...]] = (CPU, WGMMA, MMA, SIMT)
+    LOWERINGS: ClassVar[tuple[Lowering, ...]] = (
+        imported("cpu", "gemm.cpu:CPU", not_on_cuda),
+        imported("wgmma", "gemm.wgmma:WGMMA", not_on_cpu),
+        imported("mma", "gemm.mma:MMA", not_on_cpu),
+        SIMT,
+    )
 
     @property
     def m(self) -> Expr:
