@@ -60,7 +60,7 @@ __all__ = ["run"]
 
 
 def run(func: PrimFunc, ctx: PassContext) -> PrimFunc:
-    return func.with_body(_top(func.body, func, ctx))
+    return func.with_body(_top(func.body, func, ctx)).with_attr("stage", "LOOP")
 
 
 def _top(s: Stmt, func: PrimFunc, ctx: PassContext) -> Stmt:
@@ -87,11 +87,11 @@ class Lowerer:
     def __init__(self, ctx: LowerContext) -> None:
         self.ctx = ctx
         self.roles = 0
-        self.private: dict[Buffer, Buffer] = {}
+        self.blockwide: dict[Buffer, Buffer] = {}
 
     def kernel(self, s: Stmt) -> Stmt:
         out = self.stmt(s)
-        return substitute(out, self.private) if self.private else out  # type: ignore[no-any-return]
+        return substitute(out, self.blockwide) if self.blockwide else out  # type: ignore[no-any-return]
 
     def stmt(self, s: Stmt | None) -> Any:
         if s is None:
@@ -125,10 +125,10 @@ class Lowerer:
 
     def alloc(self, s: Alloc) -> Stmt:
         b = s.buffer
-        if self.ctx.target.is_cpu and (b.is_fragment or b.is_shared):
-            self.private[b] = Buffer(
-                b.name, b.shape, b.dtype, Scope.LOCAL, b.strides, self.private.get(b.view_of), b.span
-            )
+        if self.ctx.target.is_cpu and b.is_fragment:
+            # a tile of the block as a whole, as shared memory is; `local` belongs to single threads
+            base = None if b.view_of is None else self.blockwide.get(b.view_of, b.view_of)
+            self.blockwide[b] = Buffer(b.name, b.shape, b.dtype, Scope.SHARED, b.strides, base, b.span)
             return Alloc(b, {}, s.span)
         if b.is_fragment:
             layout = s.annotations["layout"]
