@@ -22,12 +22,17 @@ STAGES = (
 
 
 def kernel(
-    body: Stmt, *params: Buffer | Var, threads: int = 32, tid: Var | None = None, grid: int = 1
+    body: Stmt,
+    *params: Buffer | Var,
+    threads: int = 32,
+    tid: Var | None = None,
+    grid: int = 1,
+    stage: str = "TILE",
 ) -> PrimFunc:
     """One launch of `body`."""
     thread_vars = (Var("tx") if tid is None else tid, Var("ty"), Var("tz"))
     launch = Launch((const(grid),), (threads, 1, 1), (Var("bx"),), thread_vars, body)
-    return PrimFunc("f", params, launch)
+    return PrimFunc("f", params, launch, attrs={"stage": stage})
 
 
 def inputs(func: PrimFunc, seed: int = 0) -> list[Any]:

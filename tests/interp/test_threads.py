@@ -35,7 +35,7 @@ TX = Var("tx")
 
 def _run(body: Stmt, out: Buffer, *more: tuple[Buffer, Any], threads: int = 32) -> Any:
     result = np.zeros(tuple(int(e) for e in out.shape), out.dtype.as_numpy())
-    f = kernel(body, out, *(b for b, _ in more), threads=threads, tid=TX)
+    f = kernel(body, out, *(b for b, _ in more), threads=threads, tid=TX, stage="LOOP")
     thread.run(f, result, *(a for _, a in more))
     return result
 
@@ -214,3 +214,17 @@ def test_private_memory_is_private() -> None:
     w.call("sync_threads")
     w.store(out, (TX,), x[0])
     assert _run(w.finish(), out).tolist() == list(range(32))
+
+
+def test_threads_of_the_first_stage_go_on_together() -> None:
+    """Barriers are implied there: what one thread writes, all see in the next statement."""
+    s, out = Buffer("S", (64,), "int32", Scope.SHARED), Buffer("Out", (64,), "int32")
+    w = Builder()
+    w.emit(Alloc(s))
+    with w.if_(TX < 48):
+        w.store(s, (TX,), TX)
+    with w.if_(TX < 48):
+        w.store(out, (TX,), s[47 - TX])
+    result = np.zeros(64, np.int32)
+    thread.run(kernel(w.finish(), out, threads=64, tid=TX), result)
+    assert result.tolist() == [*range(47, -1, -1), *[0] * 16]

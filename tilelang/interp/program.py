@@ -31,6 +31,7 @@ from tilelang.ir import (
     If,
     Kernel,
     Launch,
+    Load,
     Parallel,
     Region,
     Return,
@@ -85,10 +86,14 @@ _THREAD_CALLS = (
 
 
 class Program(ExprText):
-    """Writes statements."""
+    """Writes statements. tile: of TILE stage, where barriers are implied: threads go on together
+    from statement to statement, as far as they all take the same way."""
 
-    def __init__(self) -> None:
+    def __init__(self, tile: bool) -> None:
         super().__init__()
+        self.lockstep = tile
+        self.differing: set[Any] = set()
+        self.taken: str | None = None  # the version of the coming launch that may already have run
         self.lines: list[str] = []
         self.depth = 1
         self.single = True  # the code being written is run by one thread for its block
@@ -121,10 +126,31 @@ class Program(ExprText):
 
     def stmt(self, s: Stmt | None) -> None:
         for x in flatten(s):
+            if type(x) in _STEPS:
+                self.step()
             _STATEMENTS[type(x)](self, x)
+
+    def step(self) -> None:
+        """Threads of TILE stage meet."""
+        if self.lockstep and not self.single:
+            self.line("yield 'sync_threads', ()")
+
+    @contextmanager
+    def together(self, *conditions: Expr) -> Iterator[None]:
+        """Inside, threads stay in step if these conditions are the same for all of them."""
+        outer = self.lockstep
+        self.lockstep = outer and not any(self.differs(c) for c in conditions)
+        yield
+        self.lockstep = outer
+
+    def differs(self, e: Expr) -> bool:
+        """May the value differ from thread to thread?"""
+        return any(x in self.differing or (type(x) is Load and x.buffer.is_local) for x in walk(e))
 
     def _bind(self, s: Bind) -> None:
         value = self.expr(s.value)
+        if self.differs(s.value):
+            self.differing.add(s.var)
         self.line(f"{self.define(s.var)} = {value}")
 
     def _alloc(self, s: Alloc) -> None:
@@ -163,23 +189,27 @@ class Program(ExprText):
         low = self.fresh("start")
         self.line(f"{low} = {start}")
         var = self.define(s.var)
-        with self.block(f"for {var} in range({low}, {low} + {extent}):"):
+        head = f"for {var} in range({low}, {low} + {extent}):"
+        with self.together(s.start, s.extent, *_jumps(s.body)), self.block(head):
             self.stmt(s.body)
 
     def _while(self, s: While) -> None:
-        with self.block(f"while {self.expr(s.cond)}:"):
+        head = f"while {self.expr(s.cond)}:"
+        with self.together(s.cond, *_jumps(s.body)), self.block(head):
             self.line("rt.tick()")
             self.stmt(s.body)
+            self.step()
 
     def _if(self, s: If) -> None:
         if self.grid:
             self._grid_if(s)
             return
-        with self.block(f"if {self.expr(s.cond)}:"):
-            self.stmt(s.then)
-        if s.orelse is not None:
-            with self.block("else:"):
-                self.stmt(s.orelse)
+        with self.together(s.cond):
+            with self.block(f"if {self.expr(s.cond)}:"):
+                self.stmt(s.then)
+            if s.orelse is not None:
+                with self.block("else:"):
+                    self.stmt(s.orelse)
 
     def _grid_if(self, s: If) -> None:
         cond, outer = self.fresh("cond"), self.mask
@@ -196,6 +226,22 @@ class Program(ExprText):
             self.line(f"raise AssertionError({s.message!r})")
 
     def _launch(self, s: Launch) -> None:
+        """A launch; of the versions of one the first whose condition holds, else the last."""
+        when = s.annotations.get("when")
+        if when is not None:
+            taken = self.fresh("version")
+            self.line(f"{taken} = {self.expr(when)}")
+            with self.block(f"if {taken}:"):
+                self._only_launch(s)
+            self.taken = taken
+        elif self.taken is not None:
+            with self.block(f"if not {self.taken}:"):
+                self._only_launch(s)
+            self.taken = None
+        else:
+            self._only_launch(s)
+
+    def _only_launch(self, s: Launch) -> None:
         self.single = not needs_threads(s)
         threads = (1, 1, 1) if self.single else s.threads
         self.tensor_maps(s.annotations.get("tensor_maps", ()))
@@ -222,6 +268,7 @@ class Program(ExprText):
         self, blocks: tuple[Var, ...], threads: tuple[Var, ...], body: Stmt
     ) -> None:
         names = ", ".join(self.define(v) for v in (*blocks, *threads))
+        self.differing = set(threads)
         with self.block(f"def thread(me, {names}):"):
             self.stmt(body)
             self.line("return")
@@ -311,6 +358,19 @@ class Program(ExprText):
 
 
 _NEEDS_CALL = ("atomic_add", "atomic_max", "atomic_min")
+
+
+# Statements before which threads of TILE stage meet.
+_STEPS = (Bind, Store, Evaluate, If, For, While)
+
+
+def _jumps(body: Stmt) -> list[Expr]:
+    """Conditions under which a loop is left early."""
+    return [
+        x.cond
+        for x in walk(body)
+        if type(x) is If and any(type(y) in (Break, Continue, Return) for y in walk(x))
+    ]
 
 
 def _operands(op: Any) -> list[Expr]:

@@ -19,13 +19,10 @@ from tilelang.ir import (
     DType,
     Expr,
     HostProgram,
-    Parallel,
     PrimFunc,
     TensorMap,
-    TileStmt,
     Var,
     free_vars,
-    walk,
 )
 
 from .block import Runtime
@@ -45,7 +42,7 @@ def run(func: PrimFunc | HostProgram, *arguments: Any) -> list[Any]:
 
 def execute(func: PrimFunc | HostProgram, arguments: Sequence[Any]) -> list[Any]:
     values = _bind(func, arguments)
-    program = Program()
+    program = Program(_is_tile(func))
     text = _write(func, program)
     flat = isinstance(func, HostProgram) or func.attrs.get("stage") == "FLAT"
     known: dict[Any, Any] = {}
@@ -66,14 +63,12 @@ def execute(func: PrimFunc | HostProgram, arguments: Sequence[Any]) -> list[Any]
 
 
 def _is_tile(func: PrimFunc | HostProgram) -> bool:
-    return isinstance(func, PrimFunc) and any(
-        type(x) is TileStmt or type(x) is Parallel for x in walk(func.body)
-    )
+    return isinstance(func, PrimFunc) and func.attrs.get("stage", "TILE") == "TILE"
 
 
 def program_text(func: PrimFunc | HostProgram) -> str:
     """The Python text that runs `func`."""
-    return _write(func, Program())
+    return _write(func, Program(_is_tile(func)))
 
 
 def _flat(memory: Memory) -> Memory:
