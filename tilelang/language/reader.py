@@ -95,6 +95,13 @@ class _Reader:
             help="give the text of PrimFunc.script()",
         )
 
+    def var(self, name: str, dtype: DType) -> Var:
+        """The variable that is bound under a name; one that is bound again is the same one."""
+        old = self.names.get(name)
+        if not isinstance(old, Var) or old.dtype is not dtype:
+            old = self.names[name] = Var(name, dtype)
+        return old
+
     def lookup(self, node: ast.Name) -> Any:
         if node.id not in self.names:
             raise self.refuse(node, f"`{node.id}` is not defined")
@@ -192,7 +199,7 @@ class _Reader:
         ):
             raise self.refuse(s, "a binding needs a name, a dtype and a value")
         value = self.expr(s.value)
-        var = self.names[s.target.id] = Var(s.target.id, DType(s.annotation.attr))
+        var = self.var(s.target.id, DType(s.annotation.attr))
         return ir.Bind(var, value)
 
     def s_Assign(self, s: ast.Assign) -> Stmt:
@@ -273,8 +280,7 @@ class _Reader:
         if word == "Parallel":
             extents = tuple(self.expr(a) for a in call.args)
             notes = self.annotations(call)
-            loop = tuple(Var(n, e.dtype) for n, e in zip(names, extents, strict=True))
-            self.names.update(zip(names, loop, strict=True))
+            loop = tuple(self.var(n, e.dtype) for n, e in zip(names, extents, strict=True))
             return ir.Parallel(loop, extents, self.block(s.body), notes)
         if word not in _LOOPS:
             raise self.refuse(s, "no such loop")
@@ -287,7 +293,7 @@ class _Reader:
         )
         for name, node in options.items():
             notes[str(name)] = self.value(node)
-        var = self.names[names[0]] = Var(names[0], dtype)
+        var = self.var(names[0], dtype)
         return ir.For(var, start, extent, self.block(s.body), _LOOPS[word], notes)
 
     def span(self, args: list[ast.expr]) -> tuple[Expr, Expr]:
@@ -329,8 +335,7 @@ class _Reader:
         grid = tuple(as_expr(v) for v in self.value(call.args[0]))
         threads = next(ast.literal_eval(k.value) for k in call.keywords if k.arg == "threads")
         names = [n.id for n in item.optional_vars.elts if isinstance(n, ast.Name)]
-        loop = [Var(n) for n in names]
-        self.names.update(zip(names, loop, strict=True))
+        loop = [self.var(n, DType("int32")) for n in names]
         blocks, inner = tuple(loop[: len(grid)]), tuple(loop[len(grid) :])
         return ir.Launch(grid, threads, blocks, inner, self.block(s.body), notes)
 

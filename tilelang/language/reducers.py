@@ -64,14 +64,14 @@ def alloc_reducer(
     if op not in _OPS:
         raise t.error(
             f"T.alloc_reducer: unknown op {op!r}",
-            "TL0590",
+            "TL0593",
             f"one of {', '.join(_OPS)}",
             OptionError,
         )
     if replication not in (None, "all", "none"):
         raise t.error(
             f"T.alloc_reducer: unknown replication {replication!r}",
-            "TL0591",
+            "TL0594",
             "'all', 'none', or leave it out",
             OptionError,
         )
@@ -127,7 +127,9 @@ def finalize_reducer(reducer: Any, dst: Any = None, batch: int = 1) -> None:
 
 
 def cumsum(src: Any, dst: Any = None, dim: int = 0, reverse: bool = False) -> None:
-    """dst[i] = src[0] + … + src[i] along `dim` (from the end if `reverse`); dst is src by default."""
+    """dst[i] = src[0] + … + src[i] along `dim` (from its end if `reverse`); in place
+    without dst.
+    """
     _scan("T.cumsum", src, dst, dim, reverse, lambda a, b: a + b)
 
 
