@@ -231,7 +231,7 @@ def _atomic(
         )
     if use_tma:
         raise t.error(
-            f"{what}: use_tma=True is not supported yet", "TL0585", "leave it out", OptionError
+            f"{what}: use_tma=True is not supported yet", "TL0595", "leave it out", OptionError
         )
     if not is_place(dst):
         raise t.error(
