@@ -31,6 +31,7 @@ from tilelang.ir import (
     buffers_used,
     const,
     flatten,
+    is_const,
     seq,
     substitute,
     walk,
@@ -75,9 +76,10 @@ def _conditions(s: Launch, func: PrimFunc, facts: Facts) -> list[Expr]:
 
 def _row_steps(b: Buffer) -> list[Expr]:
     """The extents or strides that a row's start is a multiple of."""
+    rows = [not is_const(n, 1) for n in b.shape[:-1]]
     if b.strides is not None:
-        return list(b.strides[:-1])
-    return [b.shape[-1]] if b.ndim > 1 else []
+        return [s for s, several in zip(b.strides, rows, strict=False) if several]
+    return [b.shape[-1]] if any(rows) else []
 
 
 def _version(s: Launch, conds: list[Expr]) -> Launch:

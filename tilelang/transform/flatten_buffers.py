@@ -31,6 +31,7 @@ from tilelang.ir import (
     Store,
     cast,
     const,
+    is_const,
     seq,
 )
 from tilelang.ir.dtype import INT32, INT64, DType
@@ -160,8 +161,9 @@ class _Flattener(Rewriter):
     def linear(self, b: Buffer, indices: Sequence[Expr]) -> Expr:
         dtype = self.offset_dtype(b)
         total: Expr = const(0, dtype)
-        for i, s in zip(indices, self.strides(b, dtype), strict=True):
-            total = total + cast(i, dtype) * s
+        for i, n, s in zip(indices, b.shape, self.strides(b, dtype), strict=True):
+            if not is_const(n, 1):  # the only index in bounds is 0
+                total = total + cast(i, dtype) * s
         return total
 
     def strides(self, b: Buffer, dtype: DType) -> list[Expr]:

@@ -42,6 +42,7 @@ from tilelang.ir import (
     const_int,
     flatten,
     if_then_else,
+    is_const,
     logical_not,
     rebuild,
     substitute,
@@ -295,7 +296,8 @@ class _Group:
         *strides, unit = b.effective_strides()
         if const_int(unit) != 1 or not facts.divisible(last, count):
             return False
-        return all(facts.divisible(i * s, count) for i, s in zip(outer, strides, strict=True))
+        rows = zip(outer, b.shape, strides, strict=False)
+        return all(is_const(n, 1) or facts.divisible(i * s, count) for i, n, s in rows)
 
     def wide_loads(self, s: Store) -> dict[Load, tuple[Expr, ...]]:
         """Loads that one instruction can do for several lanes, with the guards on them."""
