@@ -191,3 +191,14 @@ def test_stopping(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TILELANG_STOP_AFTER", "guard_bound")
     with pytest.raises(OptionError, match="did you mean 'guard_bounds'"):
         lower(double(), LLVM)
+
+
+def test_one_function_is_compiled_for_two_targets_at_once() -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    func = double(T.dynamic("n"))
+    targets = ["cuda-sim -arch=sm_80", "llvm"] * 6
+    alone = {t: lower(func, t).kernel_source for t in targets[:2]}
+    with ThreadPoolExecutor(4) as pool:
+        sources = list(pool.map(lambda t: lower(func, t).kernel_source, targets))
+    assert sources == [alone[t] for t in targets]

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tilelang.errors import OptionError, did_you_mean
+from tilelang.utils import installed_version
 
 from .artifact import DeviceModule
 
@@ -81,9 +82,7 @@ def compile_llvm(text: str, target: Target) -> bytes:
 
 
 def _llvm_versions(target: Target) -> str:
-    from importlib.metadata import version
-
-    return f"llvmlite {version('llvmlite')}"
+    return f"llvmlite {installed_version('llvmlite')}"
 
 
 def _c_source(kernels: Sequence[Kernel], target: Target, options: Options) -> str:

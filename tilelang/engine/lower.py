@@ -7,6 +7,7 @@ with a packed entry that calls them.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -27,6 +28,10 @@ __all__ = [
     "Filter", "LowerAndLegalize", "OptimizeForTarget", "PreLowerSemanticCheck", "device_codegen",
     "device_codegen_without_compile", "extrac_params", "host_codegen", "lower",
 ]  # fmt: skip
+
+# The passes of two compilations never overlap: one may be of the same function, whose buffers they
+# would share. They are Python, so nothing is lost; the compilers after them run side by side.
+_passes_lock = threading.RLock()
 
 
 def lower(
@@ -52,10 +57,11 @@ def lower(
     observe = observer(observe)
 
     with session():
-        mod = _map(mod, reinterned)
-        mod = PreLowerSemanticCheck(mod, ctx, observe)
-        mod = LowerAndLegalize(mod, ctx, observe)
-        mod = OptimizeForTarget(mod, ctx, observe)
+        with _passes_lock:
+            mod = _map(mod, reinterned)
+            mod = PreLowerSemanticCheck(mod, ctx, observe)
+            mod = LowerAndLegalize(mod, ctx, observe)
+            mod = OptimizeForTarget(mod, ctx, observe)
         program = _program(mod)
         print_times(program.name, ctx.timings)
         host_mod = Filter(mod, _has_host_part, target)
