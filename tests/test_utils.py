@@ -1,15 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The integer helpers agree with exact arithmetic."""
+"""The small helpers agree with exact arithmetic and with the standard library."""
 
 from __future__ import annotations
 
 from fractions import Fraction
+from importlib.metadata import version
 from math import ceil
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilelang.utils import align_up, ceildiv, is_power_of_2, next_power_of_2, prod
+from tilelang.utils import (
+    align_up,
+    ceildiv,
+    installed_version,
+    is_power_of_2,
+    next_power_of_2,
+    prod,
+)
 
 NONZERO = st.integers().filter(bool)
 NATURAL = st.integers(min_value=1, max_value=2**80)
@@ -39,3 +47,9 @@ def test_edges() -> None:
     assert [is_power_of_2(v) for v in (-2, 0, 1, 6)] == [False, False, True, False]
     assert prod(()) == 1
     assert prod((2, 0, 3)) == 0
+
+
+def test_installed_version() -> None:
+    for name in ("numpy", "apache-tvm-ffi", "llvmlite"):
+        assert installed_version(name) == version(name)
+    assert installed_version("no-such-distribution") is None

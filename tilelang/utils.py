@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Integer helpers that every layer needs and that know nothing about kernels."""
+"""Small helpers that every layer needs and that know nothing about kernels."""
 
 from __future__ import annotations
 
 import math
+import os
+import sys
 from collections.abc import Iterable
 
-__all__ = ["align_up", "ceildiv", "is_power_of_2", "next_power_of_2", "prod"]
+__all__ = [
+    "align_up", "ceildiv", "installed_version", "is_power_of_2", "next_power_of_2", "prod",
+]  # fmt: skip
 
 
 def ceildiv(a: int, b: int) -> int:
@@ -32,3 +36,28 @@ def next_power_of_2(value: int) -> int:
 def prod(values: Iterable[int]) -> int:
     """The product, 1 for no values: the number of elements of a shape."""
     return math.prod(values)
+
+
+def installed_version(distribution: str) -> str | None:
+    """The version of an installed distribution, None without it.
+
+    It is part of the name of the folder that describes a distribution. Only one that has no such
+    folder on the path is asked for by `importlib.metadata`, whose import takes longer than a hit in
+    the kernel cache.
+    """
+    start = distribution.replace("-", "_").lower() + "-"
+    for folder in sys.path:
+        try:
+            names = os.listdir(folder or os.curdir)
+        except OSError:  # an archive, or a folder that is not there
+            continue
+        for name in names:
+            stem, suffix = os.path.splitext(name)
+            if suffix in (".dist-info", ".egg-info") and stem.lower().startswith(start):
+                return stem[len(start) :]
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return None

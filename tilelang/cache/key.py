@@ -11,10 +11,10 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import os
 import platform
 import sys
 from collections.abc import Iterator, Sequence
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +23,14 @@ from tilelang.engine import BACKENDS
 from tilelang.engine.callback import postproc_key
 from tilelang.ir import PrimFunc
 from tilelang.target import Target
+from tilelang.utils import installed_version
 
 __all__ = ["cache_key", "sources_hash"]
 
 # Raise it when the files of an entry change their meaning.
 FORMAT = 1
 _PACKAGE = Path(__file__).parents[1]
-_SUFFIXES = frozenset({".py", ".cuh", ".h", ".cc", ".c"})
+_SUFFIXES = (".py", ".cuh", ".h", ".cc", ".c")
 
 
 def cache_key(
@@ -69,10 +70,7 @@ def _text(value: Any) -> str:
 @functools.cache
 def _versions(target: Target) -> str:
     """Tools and ABI."""
-    try:
-        abi = version("apache-tvm-ffi")
-    except PackageNotFoundError:
-        abi = "none"
+    abi = installed_version("apache-tvm-ffi") or "none"
     return "\n".join(
         [BACKENDS[target.kind].versions(target), abi, platform.machine(), sys.platform]
     )
@@ -82,13 +80,10 @@ def _versions(target: Target) -> str:
 def sources_hash() -> str:
     """A hash of our own sources. It is remembered in a file beside the kernels by the modification
     times and sizes of the sources, so that only their list is read."""
-    files = sorted(_source_files())
-    stamp_parts = []
-    for path in files:
-        status = path.stat()
-        name = path.relative_to(_PACKAGE).as_posix()
-        stamp_parts.append(f"{name} {status.st_mtime_ns} {status.st_size}")
-    stamp = hashlib.sha256("\n".join([str(_PACKAGE), *stamp_parts]).encode()).hexdigest()
+    root = str(_PACKAGE)
+    files = sorted((f.path[len(root) :], f) for f in _source_files(root))
+    seen = [f"{name} {f.stat().st_mtime_ns} {f.stat().st_size}" for name, f in files]
+    stamp = hashlib.sha256("\n".join([root, *seen]).encode()).hexdigest()
     from .store import remember, remembered
 
     known = remembered("sources.json")
@@ -99,14 +94,16 @@ def sources_hash() -> str:
     ):
         return str(known["hash"])
     digest = hashlib.sha256()
-    for path in files:
-        digest.update(path.relative_to(_PACKAGE).as_posix().encode())
-        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    for name, f in files:
+        digest.update(name.encode())
+        digest.update(hashlib.sha256(Path(f.path).read_bytes()).digest())
     remember("sources.json", json.dumps({"stamp": stamp, "hash": digest.hexdigest()}))
     return digest.hexdigest()
 
 
-def _source_files() -> Iterator[Path]:
-    for path in _PACKAGE.rglob("*"):
-        if path.suffix in _SUFFIXES:
-            yield path
+def _source_files(folder: str) -> Iterator[os.DirEntry[str]]:
+    for entry in os.scandir(folder):
+        if entry.name.endswith(_SUFFIXES):
+            yield entry
+        elif entry.is_dir() and entry.name != "__pycache__":
+            yield from _source_files(entry.path)
