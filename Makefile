@@ -8,6 +8,7 @@ PYTEST_ARGS ?=
 BIN     := $(VENV)/bin
 RUN     := $(BIN)/python
 STAMP   := $(VENV)/.installed
+RUNTIME := $(VENV)/.runtime
 
 .DEFAULT_GOAL := help
 .PHONY: help venv demo test check bench golden clean
@@ -17,14 +18,21 @@ help:  ## list the targets
 
 venv: $(STAMP)  ## make .venv with the package and its tools
 
-$(STAMP): pyproject.toml
+$(RUN):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "error: Python 3.11 or later is needed; say make PYTHON=/path/to/python3"; exit 1; }
-	test -x $(RUN) || $(PYTHON) -m venv $(VENV)
+	$(PYTHON) -m venv $(VENV)
+
+$(STAMP): pyproject.toml | $(RUN)
 	$(RUN) -m pip install --quiet --editable ".[$(EXTRAS)]"
+	touch $@ $(RUNTIME)
+
+# What users install, without the tools of developers: the demo starts sooner.
+$(RUNTIME): pyproject.toml | $(RUN)
+	$(RUN) -m pip install --quiet --editable ".[cuda13]"
 	touch $@
 
-demo: $(STAMP)  ## compile and run a few kernels on what this machine has
+demo: $(RUNTIME)  ## compile and run a few kernels on what this machine has
 	$(RUN) examples/demo.py
 
 test: $(STAMP)  ## run the tests, except the slow ones
