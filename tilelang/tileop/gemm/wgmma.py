@@ -89,13 +89,26 @@ def operand_why_not(op: Gemm, ctx: LowerContext) -> str | None:
         return f"K = {k} is not a multiple of {ATOM_K}"
     if ctx.threads % WARPGROUP:
         return f"{ctx.threads} threads are not whole warpgroups of {WARPGROUP}"
-    if _partition(m, n, ctx.threads // WARPGROUP) is None:
-        return f"{ctx.threads // WARPGROUP} warpgroups cannot divide a {m} x {n} tile into multiples of {ATOM_M} x 8"
     for r in (op.b,) if _register_a(op) else (op.a, op.b):
         if (const_int(r.extents[-1]) or 0) * r.dtype.bits // 8 % 32:
             return f"rows of {r.buffer.name} are no multiple of 32 bytes"
         if (const_int(r.extents[-2]) or 0) % 8:
             return f"{r.buffer.name} has a number of rows that is no multiple of 8"
+    return _division_why_not(op, m, n, ctx.threads // WARPGROUP)
+
+
+def _division_why_not(op: Gemm, m: int, n: int, groups: int) -> str | None:
+    """What speaks against the shares of the warpgroups."""
+    parts = _partition(m, n, groups)
+    if parts is None:
+        tile = f"a {m} x {n} tile into multiples of {ATOM_M} x 8"
+        return f"{groups} warpgroups cannot divide {tile}"
+    b = Operand.of(op.b, op.trans_b)
+    if parts[1] > 1 and not b.k_major and n // parts[1] % b.columns_of_box:
+        return (
+            f"{n // parts[1]} columns of {op.b.buffer.name} for each warpgroup are no whole number "
+            f"of boxes of {b.columns_of_box}"
+        )
     return None
 
 
@@ -141,6 +154,11 @@ class Operand:
         """Bytes of one box."""
         return self.rows * self.width
 
+    @property
+    def columns_of_box(self) -> int:
+        """Elements of M or N side by side in a box, where these are contiguous."""
+        return self.width * 8 // self.region.dtype.bits
+
     def descriptor(self) -> Expr:
         start = address_of(self.region.buffer, *self.region.offsets)
         lbo = 16 if self.k_major else self.box  # K-major swizzled: not used by the hardware
@@ -157,8 +175,7 @@ class Operand:
         """Bytes from the start to row (or column) `at` of the outer dimension."""
         if self.k_major:
             return at * self.width
-        per_box = self.width * 8 // self.region.dtype.bits
-        return at // per_box * self.box  # wgmma columns start on whole boxes
+        return at // self.columns_of_box * self.box  # pieces begin at whole boxes: _division_why_not
 
 
 def _emit(op: Gemm, ctx: LowerContext, b: Builder) -> None:
