@@ -39,6 +39,7 @@ from tilelang.ir import (
     seq,
     session,
 )  # fmt: skip
+from tilelang.layout import make_swizzled
 from tilelang.target import Target
 from tilelang.testing.golden import check_golden
 from tilelang.transform import PIPELINE, PassContext, run_passes
@@ -436,6 +437,35 @@ def test_views_share_the_storage() -> None:
 
     (out,) = run_on(kernel(CPU, [c], 1, 1, body).everything(), np.zeros((4, 2), np.int32))
     np.testing.assert_array_equal(out.ravel(), np.arange(8))
+
+
+@pytest.mark.parametrize("view_dtype", ["float16", "int16", "int32", "uint8"])
+@pytest.mark.parametrize("width", [1, 4, 8, 16])
+def test_views_of_a_swizzled_buffer(view_dtype: str, width: int) -> None:
+    """Row-major in the view, wherever the layout of what it views puts the elements."""
+    a = Buffer("A", (32, 64), "float16")
+    bits = DType(view_dtype).bits
+    n = 32 * 64 * 16 // bits
+    c = Buffer("C", (n,), view_dtype)
+
+    def body(b: Builder, bx: Var, tx: Var) -> None:
+        s = Buffer("S", (32, 64), "float16", "shared.dyn")
+        view = Buffer("view", (n,), view_dtype, "shared.dyn", view_of=s)
+        b.emit(Alloc(s, {"layout": make_swizzled((32, 64), 16)}), Alloc(view))
+        with b.for_("r", 4) as r, b.for_("v", 8, kind="vectorized") as v:
+            row, column = r * 8 + tx // 8, tx % 8 * 8 + v
+            b.store(s, (row, column), a[row, column])
+        b.call("sync_threads")
+        with b.for_("r", n // (64 * width)) as r, b.for_("v", width, kind="vectorized") as v:
+            at = (r * 64 + tx) * width + v
+            b.store(c, (at,), view[at])
+
+    made = kernel(CUDA, [a, c], 1, 64, body)
+    x = random((32, 64), np.float16)
+    _, out = run_on(made.everything(), x, np.zeros(n, DType(view_dtype).as_numpy()))
+    np.testing.assert_array_equal(out, x.ravel().view(out.dtype))
+    if width > 1:
+        assert "Ramp" in text(made.everything()).split("sync_threads")[1]
 
 
 # ---------------------------------------------------------------------------------- shared memory

@@ -145,6 +145,11 @@ class _Flattener(Rewriter):
         ratio = b.dtype.bits * b.dtype.lanes, root.dtype.bits * root.dtype.lanes
         if ratio[0] > ratio[1] and ratio[0] % ratio[1] == 0:  # wide view: its first root element
             n = ratio[0] // ratio[1]
+            run = self.layouts[root].vector_width()
+            if run % n:
+                raise InternalError(
+                    f"an element of view {b.name} is {n} of {root.name}, whose layout splits them"
+                )
             return self.unravel(root, linear * n) // n
         if ratio[1] % ratio[0]:
             raise InternalError(f"view {b.name} of {root.name}: element sizes do not divide")
