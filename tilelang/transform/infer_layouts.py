@@ -16,8 +16,6 @@ under its plan goes through a shared copy of the fragment (barriers are inserted
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from operator import is_
 from typing import Any
 
 from tilelang.errors import LayoutError
@@ -27,32 +25,29 @@ from tilelang.ir import (
     Evaluate,
     Expr,
     Launch,
-    Load,
     Parallel,
     PrimFunc,
     Rewriter,
     Role,
-    Scope,
     Stmt,
-    Store,
     TileStmt,
     call,
     const_int,
     free_vars,
     seq,
-    substitute,
     walk,
 )
 from tilelang.layout import Fragment, FragmentTable, Layout, LayoutTable
 from tilelang.tileop.base import LowerContext, select
 from tilelang.tileop.distribute import LoopPlan, solve
-from tilelang.tileop.expand import expand, loop_vars
+from tilelang.tileop.expand import expand
 from tilelang.utils import prod
 
+from .fragment_access import FragmentAccess, fragment_accesses
 from .kernel_context import kernel_context
 from .layout_choice import default_fragment, reduce_layout, restrict, vector_run
 from .manager import PassContext
-from .ownership import holds, same_owner
+from .stage_fragments import Finish
 from .store_epilogue import staged_store
 
 __all__ = ["run"]
@@ -71,25 +66,6 @@ class _Launches(Rewriter):
 
     def visit_Launch(self, s: Launch) -> Stmt:
         return Inference(s, kernel_context(s, self.func, self.ctx)).run()
-
-
-@dataclass(frozen=True)
-class FragmentAccess:
-    buffer: Buffer
-    indices: tuple[Expr, ...]
-    writes: bool
-
-
-def fragment_accesses(s: Stmt) -> list[FragmentAccess]:
-    """Element accesses of fragments below `s`, stores first."""
-    loads: list[FragmentAccess] = []
-    stores: list[FragmentAccess] = []
-    for x in walk(s):
-        if type(x) is Load and x.buffer.is_fragment:
-            loads.append(FragmentAccess(x.buffer, x.indices, False))
-        elif type(x) is Store and x.buffer.is_fragment:
-            stores.append(FragmentAccess(x.buffer, x.indices, True))
-    return stores + loads
 
 
 class Inference:
@@ -340,7 +316,9 @@ class Inference:
     def _is_fold(self, n: Parallel, a: FragmentAccess) -> bool:
         """Do several iterations write one element (`total[i] += x[i, j]`)?"""
         used = {v for e in a.indices for v in free_vars(e)}
-        return any(v not in used and const_int(x) != 1 for v, x in zip(n.vars, n.extents, strict=True))
+        return any(
+            v not in used and const_int(x) != 1 for v, x in zip(n.vars, n.extents, strict=True)
+        )
 
     def _along(self, n: Parallel, layout: Any, indices: tuple[Expr, ...]) -> LoopPlan:
         """The nest distributed like a fragment that it accesses. Of a part of the fragment only the
@@ -363,86 +341,3 @@ class Inference:
         if part is layout or len(set(index)) != len(index):
             return whole
         return LoopPlan(part, tuple(index), vector_run(part, index, n.vars))
-
-
-class Finish(Rewriter):
-    """Writes the decisions into the tree, and stages fragments whose owner is another thread."""
-
-    pre = True
-
-    def __init__(self, inference: Inference) -> None:
-        super().__init__()
-        self.inf = inference
-
-    def visit_Alloc(self, s: Alloc) -> Stmt:
-        layout = self.inf.layouts.get(s.buffer)
-        return s if layout is None else Alloc(s.buffer, {**s.annotations, "layout": layout}, s.span)
-
-    def visit_Parallel(self, s: Parallel) -> Stmt:
-        if any(const_int(e) == 0 for e in s.extents):
-            return seq()
-        plan = self.inf.plan(s)
-        if plan is None:
-            return s
-        accesses = fragment_accesses(s)
-        foreign = [a for a in accesses if not holds(s, plan, self.inf.layouts[a.buffer], a.indices)]
-        if not foreign:
-            return Parallel(s.vars, s.extents, s.body, {**s.annotations, "plan": plan}, s.span)
-        return self._staged(s, plan, list(dict.fromkeys(a.buffer for a in foreign)))
-
-    def _staged(self, s: Parallel, plan: LoopPlan, buffers: list[Buffer]) -> Stmt:
-        """Fragments that the plan does not own are read from (and written to) a shared copy."""
-        anchors = {
-            a.buffer
-            for a in fragment_accesses(s)
-            if len(a.indices) == len(plan.index) and all(map(is_, a.indices, plan.index))
-        }
-        before: list[Stmt] = []
-        after: list[Stmt] = []
-        mapping: dict[Buffer, Buffer] = {}
-        written = {a.buffer for a in fragment_accesses(s) if a.writes}
-        for f in buffers:
-            copy = mapping[f] = Buffer(
-                f"{f.name}_staged", f.shape, f.dtype, Scope.SHARED, span=s.span
-            )
-            before += [Alloc(copy), self._move(f, copy, s)]
-            if f in written:
-                after.append(self._move(copy, f, s))
-            self.inf.ctx.notes.append(
-                f"{s.span}: {f.name} is converted through shared memory ({prod(f.static_shape or (0,)) * f.dtype.bytes} "
-                "bytes): this loop needs it in another layout"
-            )
-        body = substitute(s.body, mapping)
-        moved = Parallel(s.vars, s.extents, body, s.annotations, s.span)
-        if anchors & set(buffers):  # the anchor itself had to move: plan again without it
-            self.inf.threads[moved] = self.inf.threads[s]
-            return seq(before, self.visit_Parallel(moved), after)
-        return seq(
-            before,
-            Parallel(s.vars, s.extents, body, {**s.annotations, "plan": plan}, s.span),
-            after,
-        )
-
-    def _move(self, src: Buffer, dst: Buffer, s: Stmt) -> Stmt:
-        coords = loop_vars(len(src.shape))
-        nest = Parallel(
-            coords, src.shape, Store(dst, coords, Load(src, coords), s.span), {}, s.span
-        )
-        self.inf.threads[nest] = self.inf.threads[s]
-        return self.visit_Parallel(nest)
-
-    def visit_TileStmt(self, s: TileStmt) -> Stmt:
-        if s.op.name != "reduce" or s.annotations.get("lowering") != "shuffle":
-            return s
-        op: Any = s.op
-        wanted = reduce_layout(self.inf.layouts[op.src.buffer], op)
-        dst = op.dst.buffer
-        if same_owner(wanted, self.inf.layouts[dst]):
-            return s
-        temp = Buffer(f"{dst.name}_reduced", dst.shape, dst.dtype, Scope.FRAGMENT, span=s.span)
-        self.inf.layouts[temp] = wanted
-        moved = substitute(s, {dst: temp})
-        self.inf.threads[moved] = self.inf.threads[s]
-        load_old = [] if op.clear else [self._move(dst, temp, s)]
-        alloc = Alloc(temp, {"layout": wanted}, s.span)
-        return seq(alloc, load_old, moved, self._move(temp, dst, s))
