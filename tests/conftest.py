@@ -97,7 +97,8 @@ def cache_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(autouse=True)
 def sim_dir(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The simulator's own library takes seconds to build and holds no kernels: kept between runs."""
+    """The simulator's own library takes seconds to build and holds no kernels: kept between
+    runs."""
     if request.config.cache is not None:
         monkeypatch.setenv("TILELANG_SIM_DIR", str(request.config.cache.mkdir("tilelang-sim")))
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random vectorized loops: all passes together keep the meaning of guarded, sequential execution."""
+"""Random vectorized loops: all passes together keep the meaning of guarded, sequential
+execution."""
 
 from __future__ import annotations
 
@@ -13,8 +14,23 @@ import pytest
 from tilelang.config import Options
 from tilelang.interp import thread
 from tilelang.ir import (
-    Bind, Buffer, Builder, Expr, If, Launch, PrimFunc, Store, Var, cast, const, if_then_else, logical_and, maximum,
-    minimum, seq, session,
+    Bind,
+    Buffer,
+    Builder,
+    Expr,
+    If,
+    Launch,
+    PrimFunc,
+    Store,
+    Var,
+    cast,
+    const,
+    if_then_else,
+    logical_and,
+    maximum,
+    minimum,
+    seq,
+    session,
 )  # fmt: skip
 from tilelang.target import Target
 from tilelang.transform import PIPELINE, PassContext, run_passes
@@ -56,15 +72,25 @@ class Generator:
         if self.tame and r(8):
             return v + self.random.choice([0, 0, 0, 8, 16, 1])
         return self.pick(
-            lambda: v, lambda: v, lambda: v + r(9), lambda: v - r(4), lambda: v + self.outer[0] * 8,
-            lambda: v * 2 + r(2), lambda: (v + r(5)) % 16, lambda: v // 2, lambda: const(r(20)), lambda: 20 - v,
+            lambda: v,
+            lambda: v,
+            lambda: v + r(9),
+            lambda: v - r(4),
+            lambda: v + self.outer[0] * 8,
+            lambda: v * 2 + r(2),
+            lambda: (v + r(5)) % 16,
+            lambda: v // 2,
+            lambda: const(r(20)),
+            lambda: 20 - v,
         )
 
     def inside(self, v: Expr, limit: int) -> Expr:
         """An index of a local buffer: v < 40 plus up to `limit`."""
         if self.tame and self.number(8):
             return v + self.random.choice([0, 0, 0, 0, 8])
-        return self.pick(lambda: v, lambda: v, lambda: v + self.number(limit), lambda: v // 3, lambda: const(5))
+        return self.pick(
+            lambda: v, lambda: v, lambda: v + self.number(limit), lambda: v // 3, lambda: const(5)
+        )
 
     def load(self, v: Expr) -> Expr:
         return self.pick(
@@ -80,12 +106,18 @@ class Generator:
         r = self.number
         if self.tame and r(3):
             return self.pick(
-                lambda: self.outer[0] > 0, lambda: v < 8 * r(4), lambda: self.outer[0] * 8 + v < 24,
+                lambda: self.outer[0] > 0,
+                lambda: v < 8 * r(4),
+                lambda: self.outer[0] * 8 + v < 24,
                 lambda: v + self.outer[0] * 4 < self.columns,
             )
         return self.pick(
-            lambda: v < r(40), lambda: v >= r(20), lambda: self.outer[0] > 0, lambda: v % 8 < 8 - r(2) * 4,
-            lambda: logical_and(v + r(3) < self.columns, self.outer[0] < self.rows), lambda: self.i[v] > 3,
+            lambda: v < r(40),
+            lambda: v >= r(20),
+            lambda: self.outer[0] > 0,
+            lambda: v % 8 < 8 - r(2) * 4,
+            lambda: logical_and(v + r(3) < self.columns, self.outer[0] < self.rows),
+            lambda: self.i[v] > 3,
             lambda: 30 - v > r(16),
         )
 
@@ -94,7 +126,11 @@ class Generator:
             return self.pick(lambda: self.load(v), lambda: cast(v, "float32"), lambda: const(2.0))
         x, y = self.value(v, depth - 1), self.value(v, depth - 1)
         return self.pick(
-            lambda: x + y, lambda: x - y, lambda: maximum(x, y), lambda: minimum(x, y), lambda: x,
+            lambda: x + y,
+            lambda: x - y,
+            lambda: maximum(x, y),
+            lambda: minimum(x, y),
+            lambda: x,
             lambda: if_then_else(self.condition(v), x, y),
         )
 
@@ -115,14 +151,19 @@ class Generator:
     def statement(self, v: Expr) -> Any:
         var = Var("x", self.a.dtype)
         return self.pick(
-            lambda: self.store(v), lambda: self.store(v),
+            lambda: self.store(v),
+            lambda: self.store(v),
             lambda: If(self.condition(v), self.store(v), self.store(v) if self.number(2) else None),
-            lambda: seq(Bind(var, self.value(v, 1)), Store(self.local, (self.inside(v, 9),), var + 1.0)),
+            lambda: seq(
+                Bind(var, self.value(v, 1)), Store(self.local, (self.inside(v, 9),), var + 1.0)
+            ),
         )
 
     def loop(self, b: Builder) -> None:
         extent: Any = self.pick(
-            lambda: self.random.choice([2, 4, 8, 16, 32]), lambda: 1 + self.number(39), lambda: self.columns
+            lambda: self.random.choice([2, 4, 8, 16, 32]),
+            lambda: 1 + self.number(39),
+            lambda: self.columns,
         )
         start = 0 if self.tame else self.random.choice([0, 0, 0, 1, 4])
         if not isinstance(extent, int):

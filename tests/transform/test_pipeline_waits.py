@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rings, waits and barriers: their exact distances are fixed by golden texts, their meaning by execution.
+"""Rings, waits and barriers: their exact distances are fixed by golden texts, their meaning by
+execution.
 
-A golden holds only the lines that order things (waits, commits, barriers, what is copied and used where),
-so that it fails when a distance changes and not when an index is printed differently.
-"""
+A golden holds only the lines that order things (waits, commits, barriers, what is copied and used
+where), so that it fails when a distance changes and not when an index is printed differently."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ AMPERE, HOPPER = "cuda-sim -arch=sm_80", "cuda-sim -arch=sm_90a"
 def second_gemm_across_the_back_edge(
     m: int = 64, n: int = 64, k: int = 64, steps: int = 5
 ) -> PrimFunc:
-    """Each step's second gemm is issued in the next step, after that step's first gemm: the schedule of an
-    attention loop, written by hand with order= and stage=."""
+    """Each step's second gemm is issued in the next step, after that step's first gemm: the
+    schedule of an attention loop, written by hand with order= and stage=."""
 
     @T.prim_func
     def main(
@@ -154,7 +154,8 @@ def test_distances(name: str, update_golden: bool) -> None:
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_meaning(name: str) -> None:
-    """The scheduled kernel in the simulator (which checks races, waits and barriers) against the oracle."""
+    """The scheduled kernel in the simulator (which checks races, waits and barriers) against the
+    oracle."""
     make, target = KERNELS[name]
     func = make()
     rng = np.random.default_rng(0)

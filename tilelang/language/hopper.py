@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hand-written roles and asynchronous operations: `T.ws`, mbarriers, bulk copies, wgmma.
 
-Thin: operands become regions or pointers, and the statement is pinned to the unit that the user named.
-What the compiler places itself elsewhere (waits, arrivals) the user places here. Facts: PTX ISA,
-mbarrier, cp.async.bulk, wgmma.
-"""
+Thin: operands become regions or pointers, and the statement is pinned to the unit that the user
+named. What the compiler places itself elsewhere (waits, arrivals) the user places here. Facts: PTX
+ISA, mbarrier, cp.async.bulk, wgmma."""
 
 from __future__ import annotations
 
@@ -43,7 +42,8 @@ def _barrier(t: Trace, bar: Any, what: str) -> Expr:
 
 
 def mbarrier_wait_parity(bar: Any, parity: Any) -> None:
-    """Until the phase of this parity has completed. A fresh barrier counts as having completed phase 1."""
+    """Until the phase of this parity has completed. A fresh barrier counts as having completed
+    phase 1."""
     t, _ = kernel_trace("T.mbarrier_wait_parity")
     effect(t, "mbar_wait", _barrier(t, bar, "T.mbarrier_wait_parity"), plain(parity))
 
@@ -81,8 +81,8 @@ def tma_copy(
     eviction_policy: Any = None,
     annotations: Mapping[str, Any] | None = None,
 ) -> None:
-    """A bulk tensor copy, issued by one thread of those that execute it. A load announces its bytes on
-    `barrier` (arrivals are the user's); a store is committed and waited for by the user."""
+    """A bulk tensor copy, issued by one thread of those that execute it. A load announces its bytes
+    on `barrier` (arrivals are the user's); a store is committed and waited for by the user."""
     t = current("T.tma_copy")
     a, b = copy_operands(t, src, dst)
     pins: dict[str, Any] = {"lowering": "tma", "leader": True}
@@ -173,7 +173,8 @@ wgmma_mma = wgmma_gemm
 
 
 def wait_wgmma(count: int = 0) -> None:
-    """At most `count` groups of asynchronous gemms are unfinished; at 0 their results are readable."""
+    """At most `count` groups of asynchronous gemms are unfinished; at 0 their results are
+    readable."""
     emit_op(current("T.wait_wgmma"), WaitWgmma(int(count)), ())
 
 

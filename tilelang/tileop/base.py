@@ -2,10 +2,9 @@
 """What every tile operation offers, and how one of its lowerings is chosen.
 
 An op owns its facts: `check()` (user errors), `effects()` (what it touches), `reference()` (its
-meaning in numpy) and `lowerings`. Each lowering says `why_not` it cannot be used here (None: it can),
-what it costs, which layouts it needs, and emits LOOP-stage code. The cheapest that fits wins; order
-breaks ties. One lowering of every op is plain SIMT loops and is always legal.
-"""
+meaning in numpy) and `lowerings`. Each lowering says `why_not` it cannot be used here (None: it
+can), what it costs, which layouts it needs, and emits LOOP-stage code. The cheapest that fits wins;
+order breaks ties. One lowering of every op is plain SIMT loops and is always legal."""
 
 from __future__ import annotations
 
@@ -28,14 +27,14 @@ if TYPE_CHECKING:
 class LowerContext:
     """What a lowering may ask about the place it lowers for.
 
-    tid: index of the calling thread among the `threads` that take part (0 <= tid < threads); on a CPU
-    threads is 1 and tid is the constant 0. layouts: of fragment and shared buffers, as inferred.
-    facts: an `arith.Facts` with the ranges of all variables in scope. safe_values: what an
-    out-of-bounds read of a global buffer gives (default 0). barrier: emits a barrier of exactly these
-    `threads` (the whole block, or a named one inside a warp role). registers: fragment -> its per-thread
-    register array once its Alloc has been lowered. tensor_maps: TMA descriptors that the kernel needs. in_flight: accumulators of
-    asynchronous gemms emitted so far. warpgroup: index of the thread's warpgroup, computed once per role.
-    """
+    tid: index of the calling thread among the `threads` that take part (0 <= tid < threads); on a
+    CPU threads is 1 and tid is the constant 0. layouts: of fragment and shared buffers, as
+    inferred. facts: an `arith.Facts` with the ranges of all variables in scope. safe_values: what
+    an out-of-bounds read of a global buffer gives (default 0). barrier: emits a barrier of exactly
+    these `threads` (the whole block, or a named one inside a warp role). registers: fragment -> its
+    per-thread register array once its Alloc has been lowered. tensor_maps: TMA descriptors that the
+    kernel needs. in_flight: accumulators of asynchronous gemms emitted so far. warpgroup: index of
+    the thread's warpgroup, computed once per role."""
 
     target: Target
     options: Options
@@ -69,9 +68,9 @@ class Lowering:
 
 
 def imported(name: str, place: str, unless: Callable[[Any, Any], str | None]) -> Lowering:
-    """The lowering at `place` ("module:NAME" of this package), imported when it is first asked about
-    an op for which `unless` gives no reason against it: to write kernels needs none, and to compile
-    for one kind of target needs none of the others."""
+    """The lowering at `place` ("module:NAME" of this package), imported when it is first asked
+    about an op for which `unless` gives no reason against it: to write kernels needs none, and to
+    compile for one kind of target needs none of the others."""
 
     @cache
     def low() -> Lowering:
@@ -103,7 +102,8 @@ class Choice:
 def select(
     lowerings: Sequence[Lowering], op: TileOp, ctx: LowerContext, pinned: str | None = None
 ) -> Choice:
-    """The cheapest legal lowering, or the pinned one (chosen by an earlier pass, which asked `why_not`)."""
+    """The cheapest legal lowering, or the pinned one (chosen by an earlier pass, which asked
+    `why_not`)."""
     reasons: dict[str, str] = {}
     best: tuple[float, Lowering] | None = None
     for low in lowerings:

@@ -51,15 +51,16 @@ def solve(e: Expr, loop_vars: Sequence[Var]) -> tuple[Var, Expr] | None:
 
     if type(e) is Var and is_loop(e):
         return e, const(0, e.dtype)
+    node: Any = e
     if type(e) is Add:
-        for x, y in ((e.a, e.b), (e.b, e.a)):
+        for x, y in ((node.a, node.b), (node.b, node.a)):
             inner = solve(x, loop_vars)
             if inner is not None and free(y):
                 return inner[0], inner[1] + y
-    if type(e) is Sub and free(e.b):
-        inner = solve(e.a, loop_vars)
+    if type(e) is Sub and free(node.b):
+        inner = solve(node.a, loop_vars)
         if inner is not None:
-            return inner[0], inner[1] - e.b
+            return inner[0], inner[1] - node.b
     return None
 
 
@@ -71,7 +72,8 @@ def distribute(
     once: bool,
     body: Callable[[dict[Var, Expr]], None],
 ) -> None:
-    """Emits the loops; `body` writes the statements for one point, given the loop variables' values.
+    """Emits the loops; `body` writes the statements for one point, given the loop variables'
+    values.
 
     once: the body touches memory that several threads see, so of several threads that hold the same
     point only one may execute it.
@@ -120,7 +122,8 @@ def _bind(ctx: LowerContext, var: Expr, extent: Any) -> None:
 def _solve_all(
     ctx: LowerContext, p: Parallel, plan: LoopPlan, coords: list[Expr]
 ) -> tuple[dict[Var, Expr], list[Expr]]:
-    """Values of the loop variables from the anchor's coordinates, and the conditions for a point to exist."""
+    """Values of the loop variables from the anchor's coordinates, and the conditions for a point to
+    exist."""
     values: dict[Var, Expr] = {}
     guards: list[Expr] = []
     extents = dict(zip(p.vars, p.extents, strict=True))

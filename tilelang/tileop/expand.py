@@ -83,7 +83,8 @@ def expand_copy(op: Copy, span: Any = None) -> Stmt:
 
 def expand_staged_store(op: Copy, stage: Buffer, span: Any = None) -> Stmt:
     """Fragment -> shared -> global: the second step writes whole 16-byte rows where the fragment's
-    threads hold only pieces of them. `stage` has the extents of the copy and the destination's dtype."""
+    threads hold only pieces of them. `stage` has the extents of the copy and the destination's
+    dtype."""
     p = op.pairing
     first, second = loop_vars(len(p.extents)), loop_vars(len(p.extents))
     value = cast(Load(op.src.buffer, points(op.src, p.src, first)), stage.dtype)
@@ -124,7 +125,8 @@ def expand_gemm(op: Gemm, span: Any = None) -> Stmt:
 
 
 def combine(kind: str, a: Expr, b: Expr, nan_propagate: bool = False) -> Expr:
-    """One step of a reduction: `a` is the accumulator, `b` a value already mapped by `reduce_input`."""
+    """One step of a reduction: `a` is the accumulator, `b` a value already mapped by
+    `reduce_input`."""
     if kind in ("sum", "abssum"):
         return binary(Add, a, b)
     if kind in ("max", "absmax"):

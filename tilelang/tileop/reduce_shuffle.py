@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reductions of fragments: registers, then warp shuffles, then shared memory across warps.
 
-In: `Reduce` of a fragment into a fragment whose layout is the source's without the reduced dimension.
-Out: LOOP-stage code; the result is in every thread that shares the reduced dimension.
+In: `Reduce` of a fragment into a fragment whose layout is the source's without the reduced
+dimension. Out: LOOP-stage code; the result is in every thread that shares the reduced dimension.
 
     acc = identity;  acc = acc ⊕ F[r] over the thread's registers
     acc = acc ⊕ shfl_xor(acc, 1), …          for the lanes of the reduced dimension
@@ -93,7 +93,8 @@ def _dst_coords(op: Reduce, kept: Sequence[Expr]) -> list[Expr]:
 
 
 def _digits(op: Reduce, ctx: LowerContext) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    """(stride, extent) of the thread digits of the reduced dimension: those a shuffle reaches, the rest."""
+    """(stride, extent) of the thread digits of the reduced dimension: those a shuffle reaches, the
+    rest."""
     lanes: list[tuple[int, int]] = []
     warps: list[tuple[int, int]] = []
     for g in ctx.layouts[op.src.buffer].thread_digits:

@@ -33,7 +33,8 @@ def _emit(op: WaitWgmma, ctx: LowerContext, b: Builder) -> None:
 
 @node
 class WaitWgmma(TileOp):
-    """Until at most `pending` groups of asynchronous gemms are unfinished (PTX ISA, wgmma.wait_group)."""
+    """Until at most `pending` groups of asynchronous gemms are unfinished (PTX ISA,
+    wgmma.wait_group)."""
 
     pending: int = 0
 

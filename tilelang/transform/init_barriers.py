@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """mbarriers are initialised once, by one thread, before any thread uses them.
 
-In: TILE stage, `Alloc`s of barrier scope with `annotations={"arrive_count": (n, …)}` at the top of a
-kernel. Out: the same, and behind the last of them the initialisation, its fence, and a barrier.
+In: TILE stage, `Alloc`s of barrier scope with `annotations={"arrive_count": (n, …)}` at the top of
+a kernel. Out: the same, and behind the last of them the initialisation, its fence, and a barrier.
 
-    bar = T.alloc_barrier([1, 1])   ->   bar = …; if tx == 0: mbar_init(bar[0], 1); mbar_init(bar[1], 1); fence
+    bar = T.alloc_barrier([1, 1])   ->   bar = …; if tx == 0: mbar_init(bar[0], 1);
+    mbar_init(bar[1], 1); fence
                                          sync_threads()
 """
 

@@ -10,10 +10,9 @@ that conflicts with an access made since the last barrier. Loop-carried conflict
                                       T.copy(S, F)
 
 An asynchronous copy writes its buffer from issue to wait. It conflicts like a write when issued;
-when a wait has completed it, it counts as a fresh write of the waiting thread, which others see only
-after a barrier. A barrier never stands where threads may diverge: a branch that depends on the
-thread is treated as one statement.
-"""
+when a wait has completed it, it counts as a fresh write of the waiting thread, which others see
+only after a barrier. A barrier never stands where threads may diverge: a branch that depends on the
+thread is treated as one statement."""
 
 from __future__ import annotations
 
@@ -56,7 +55,8 @@ from .manager import PassContext
 
 ASYNC_UNITS = ("cp_async",)
 MBARRIER_UNITS = ("tma", "wgmma")
-"""Units whose shared operands are ordered by mbarriers, which the pass that pinned them has placed."""
+"""Units whose shared operands are ordered by mbarriers, which the pass that pinned them has
+placed."""
 _WAITS = ("cp_async_wait",)
 
 
@@ -67,7 +67,8 @@ def run(func: PrimFunc, ctx: PassContext) -> PrimFunc:
 
 
 def _launches(s: Stmt, cpu: bool) -> Stmt:
-    """On a CPU only kernels whose threads differ need barriers: there the threads' loops are cut."""
+    """On a CPU only kernels whose threads differ need barriers: there the threads' loops are
+    cut."""
     if type(s) is Launch:
         own = set(s.thread_vars)
         if cpu and not any(x in own for x in walk(s.body) if type(x) is Var):
@@ -172,7 +173,8 @@ class _Inserter:
         return out
 
     def branch(self, s: If) -> Stmt:
-        """A barrier that one side needs stands before the branch: it then serves what follows too."""
+        """A barrier that one side needs stands before the branch: it then serves what follows
+        too."""
         inside = [a for a in _effects(s).accesses if a.buffer.root() in self.shared]
         before: Stmt | None = None
         if any(self.conflicts(a) for a in inside):
@@ -243,7 +245,8 @@ def _is_wait(s: Stmt) -> bool:
 
 
 def _communicating(launch: Launch) -> set[Buffer]:
-    """Buffers through which threads of a block can meet: shared ones, and global ones both read and written."""
+    """Buffers through which threads of a block can meet: shared ones, and global ones both read and
+    written."""
     e = effects(launch.body)
     seen: dict[Buffer, set[str]] = {}
     for a in e.accesses:
@@ -258,9 +261,8 @@ def _communicating(launch: Launch) -> set[Buffer]:
 class Uniformity:
     """Does an expression have one value for all threads of the block?
 
-    Sources of divergence: thread variables, fragments, thread-private arrays, and variables assigned
-    such values or under such conditions.
-    """
+    Sources of divergence: thread variables, fragments, thread-private arrays, and variables
+    assigned such values or under such conditions."""
 
     def __init__(self, launch: Launch) -> None:
         self.divergent: set[Var | Buffer] = set(launch.thread_vars)

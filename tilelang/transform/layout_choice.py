@@ -79,8 +79,9 @@ def default_fragment(
     nests: Sequence[Parallel],
     shape: tuple[int, ...] | None = None,
 ) -> Fragment:
-    """Chunks of up to 16 bytes dealt round-robin to the threads: coalesced, and no thread idles while
-    another has two chunks. The chunk is as wide as the narrowest row of memory it meets allows."""
+    """Chunks of up to 16 bytes dealt round-robin to the threads: coalesced, and no thread idles
+    while another has two chunks. The chunk is as wide as the narrowest row of memory it meets
+    allows."""
     if shape is None:
         assert isinstance(what, Buffer)
         shape = what.static_shape

@@ -121,14 +121,17 @@ class Lowerer:
         self.ctx.facts = outer
         return out
 
-    # ------------------------------------------------------------------------------ simple statements
+    # ------------------------------------------------------------------------------ simple
+    # statements
 
     def alloc(self, s: Alloc) -> Stmt:
         b = s.buffer
         if self.ctx.target.is_cpu and b.is_fragment:
             # a tile of the block as a whole, as shared memory is; `local` belongs to single threads
             base = None if b.view_of is None else self.blockwide.get(b.view_of, b.view_of)
-            self.blockwide[b] = Buffer(b.name, b.shape, b.dtype, Scope.SHARED, b.strides, base, b.span)
+            self.blockwide[b] = Buffer(
+                b.name, b.shape, b.dtype, Scope.SHARED, b.strides, base, b.span
+            )
             return Alloc(b, {}, s.span)
         if b.is_fragment:
             layout = s.annotations["layout"]
@@ -253,10 +256,12 @@ class Lowerer:
         if change is not None:
             b.call("setmaxnreg_inc" if change > 0 else "setmaxnreg_dec", abs(change))
 
-    # ------------------------------------------------------------------------------ fragment elements
+    # ------------------------------------------------------------------------------ fragment
+    # elements
 
     def _owned(self, s: Stmt) -> Stmt:
-        """A statement outside `Parallel` that touches fragment elements: executed by their owner."""
+        """A statement outside `Parallel` that touches fragment elements: executed by their
+        owner."""
         if self.ctx.target.is_cpu:
             return s
         found = [x for x in walk(s) if type(x) in (Load, Store) and x.buffer.is_fragment]  # type: ignore[attr-defined]

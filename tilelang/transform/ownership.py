@@ -76,7 +76,8 @@ def _found(layout: Fragment, tid: Any, at: Sequence[Any], mask: Any) -> bool:
 
 
 def _points(p: Parallel, plan: LoopPlan) -> tuple[dict[Any, Any], Any]:
-    """Values of the loop variables (and of the outside expressions that anchor dimensions equal)."""
+    """Values of the loop variables (and of the outside expressions that anchor dimensions
+    equal)."""
     import numpy as np
 
     tid, reg = _axes(plan.layout)

@@ -42,7 +42,8 @@ def may_run_ahead(
     loop: For, guarded: Stmt, body: Sequence[Stmt], launch: Stmt, inner: Stmt | None = None
 ) -> bool:
     """`guarded` is a copy from global memory to a shared buffer (maybe under conditions) that reads
-    nothing the loop changes, whose buffer nothing else writes, reads before it, or uses outside the loop."""
+    nothing the loop changes, whose buffer nothing else writes, reads before it, or uses outside the
+    loop."""
     copy = inner if inner is not None else guarded
     if type(copy) is not TileStmt or copy.op.name != "copy":
         return False
@@ -67,7 +68,8 @@ def may_run_ahead(
 
 
 def _closed(guarded: Stmt, loop: For, inside: Effects) -> bool:
-    """Conditions and addresses depend only on the loop variable and on what the loop does not change."""
+    """Conditions and addresses depend only on the loop variable and on what the loop does not
+    change."""
     exprs: list[Expr] = []
     s: Stmt = guarded
     while type(s) is If:
@@ -142,7 +144,8 @@ def _conjuncts(e: Expr) -> list[Expr]:
 
 
 def _used_outside(loop: For, launch: Stmt, buffer: Buffer) -> bool:
-    """Is the buffer read in the kernel outside this loop? (What the last iteration left would be there.)"""
+    """Is the buffer read in the kernel outside this loop? (What the last iteration left would be
+    there.)"""
 
     def uses(n: Any) -> bool:
         if n is loop or (type(n) is For and n.var is loop.var):

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """`T.use_swizzle`: the order in which a 2-D grid's blocks walk their tiles.
 
-In: TILE stage, `Launch.annotations["swizzle"] = (panel, order)`. Out: the block variables renamed from
-the linear block index, so that consecutive blocks form panels whose operands fit the L2 cache.
+In: TILE stage, `Launch.annotations["swizzle"] = (panel, order)`. Out: the block variables renamed
+from the linear block index, so that consecutive blocks form panels whose operands fit the L2 cache.
 
-order="row": panels of `panel` rows (blockIdx.y); inside one, rows advance first, and every other panel
-is walked backwards, so that neighbours in time are neighbours in space. order="column" exchanges the
-roles of x and y.
-"""
+order="row": panels of `panel` rows (blockIdx.y); inside one, rows advance first, and every other
+panel is walked backwards, so that neighbours in time are neighbours in space. order="column"
+exchanges the roles of x and y."""
 
 from __future__ import annotations
 

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """How an accumulator fragment reaches global memory.
 
-In: a copy from a fragment to a global tensor whose threads hold pieces of rows too short for wide stores.
-Out: the same through shared memory, or None (then each thread stores what it holds).
+In: a copy from a fragment to a global tensor whose threads hold pieces of rows too short for wide
+stores. Out: the same through shared memory, or None (then each thread stores what it holds).
 
-On sm_90 the tile goes in chunks of one swizzled row through two buffers, each written by the bulk engine
-while the next is filled:
+On sm_90 the tile goes in chunks of one swizzled row through two buffers, each written by the bulk
+engine while the next is filled:
 
-    for each chunk c:  at most one store unread; barrier; S[c % 2] = cast(C[:, chunk]); fence; barrier
+    for each chunk c:  at most one store unread; barrier; S[c % 2] = cast(C[:, chunk]); fence;
+    barrier
                        one thread: C_global[:, chunk] <- S[c % 2]
 Elsewhere the whole tile is staged, and rows of 16 bytes are stored.
 """
@@ -57,7 +58,8 @@ BUFFERS = 2
 
 @dataclass(frozen=True)
 class Staged:
-    """The statements, the layouts of the shared buffers in them, and whether stores are left in flight."""
+    """The statements, the layouts of the shared buffers in them, and whether stores are left in
+    flight."""
 
     stmt: Stmt
     layouts: Mapping[Buffer, Any]
@@ -86,8 +88,8 @@ def staged_store(
 
 
 def _fits(extra: int, launch: Launch, ctx: LowerContext) -> bool:
-    """Is there shared memory for `extra` bytes more? Without warp roles they may lie where a buffer that
-    is dead by then was."""
+    """Is there shared memory for `extra` bytes more? Without warp roles they may lie where a buffer
+    that is dead by then was."""
     nodes = list(walk(launch.body))
     taken = sum(
         prod(x.buffer.static_shape or (0,)) * x.buffer.dtype.bytes
@@ -114,7 +116,8 @@ def _bulk(
         return None
     out: list[Stmt] = [Alloc(stage, {}, span)]
     for c, store in enumerate(stores):
-        # the first chunk may follow the last one of the tile before: in the same buffer if they are odd
+        # the first chunk may follow the last one of the tile before: in the same buffer if they are
+        # odd
         unread = BUFFERS - 1 if c or len(stores) % BUFFERS == 0 else 0
         out += [
             Evaluate(call("tma_store_wait", [unread]), span),

@@ -103,8 +103,8 @@ _LOG10_2_HIGH, _LOG10_2_LOW = 0.301025390625, 4.605039066518657e-06
 _LOG2E_HIGH, _LOG2E_LOW = 1.4426950216293335, 1.925963033500011e-08
 _LOG10E_HIGH, _LOG10E_LOW = 0.4342944920063019, -1.0103049952192578e-08
 _PIO2_HIGH, _PIO2_LOW = 1.5707963705062866, -4.371138828673793e-08
-# pi/2 in three parts for the float64 reduction: 25 bits each, so that n * part is exact for n < 2**28
-# without a fused multiply-add, and the rest.
+# pi/2 in three parts for the float64 reduction: 25 bits each, so that n * part is exact for n <
+# 2**28 without a fused multiply-add, and the rest.
 _PIO2_D = (1.5707963109016418, 1.5893254712295857e-08, 6.123233995736766e-17)
 _ROUND = 12582912.0  # 1.5 * 2**23: adding it rounds to an integer, which is then in the low bits
 _ROUND_BITS = 0x4B400000

@@ -65,7 +65,8 @@ def chunk_bytes(op: Copy, ctx: LowerContext) -> int | None:
 
 
 def _aligned(r: Region, ctx: LowerContext, n: int) -> bool:
-    """Do all rows of the region start at a multiple of n elements, and end with the tensor at one?"""
+    """Do all rows of the region start at a multiple of n elements, and end with the tensor at
+    one?"""
     strides = r.buffer.effective_strides()
     if const_int(strides[-1]) != 1:
         return False

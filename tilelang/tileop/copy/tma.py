@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bulk tensor copies between global and shared memory by the TMA unit (sm_90).
 
-In: `Copy` between a global region and a shared tile, in one dtype. Out: one `tma_load` or `tma_store`
-per box, issued by the one thread that runs the statement. Loads complete on the mbarrier element in
-`ctx.annotations["barrier"]`; elements outside of the tensor are 0 on loads and dropped on stores.
-Facts: PTX ISA, cp.async.bulk.tensor; CUDA driver API, cuTensorMapEncodeTiled.
+In: `Copy` between a global region and a shared tile, in one dtype. Out: one `tma_load` or
+`tma_store` per box, issued by the one thread that runs the statement. Loads complete on the
+mbarrier element in `ctx.annotations["barrier"]`; elements outside of the tensor are 0 on loads and
+dropped on stores. Facts: PTX ISA, cp.async.bulk.tensor; CUDA driver API, cuTensorMapEncodeTiled.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ ALIGN = 16  # bytes: global address, strides, inner box extent
 
 @dataclass(frozen=True)
 class Boxes:
-    """How a shared tile is split: `count` boxes of `inner` columns each, swizzled over `swizzle` bytes."""
+    """How a shared tile is split: `count` boxes of `inner` columns each, swizzled over `swizzle`
+    bytes."""
 
     inner: int
     count: int
@@ -124,7 +125,8 @@ def _geometry(op: Copy, g: Region, s: Region, ctx: LowerContext) -> str | None:
 
 
 def tile_bytes(op: Copy) -> int:
-    """Bytes that arrive in shared memory: the whole box, whatever part of it is outside of the tensor."""
+    """Bytes that arrive in shared memory: the whole box, whatever part of it is outside of the
+    tensor."""
     return prod([int(const_int(e) or 0) for e in op.pairing.extents]) * op.src.dtype.bits // 8
 
 

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """`T.gemm` by warp-level tensor-core instructions: ldmatrix + mma.sync.m16n8k16.
 
-In: tiles in shared memory (swizzled) or A in a fragment of operand layout, C in a fragment. Out: for
-each 16-wide step of K, each warp loads its A and B matrices with ldmatrix and issues its mma's.
-Facts: PTX ISA, "Matrix fragments for mma.m16n8k16" and "ldmatrix".
-"""
+In: tiles in shared memory (swizzled) or A in a fragment of operand layout, C in a fragment. Out:
+for each 16-wide step of K, each warp loads its A and B matrices with ldmatrix and issues its mma's.
+Facts: PTX ISA, "Matrix fragments for mma.m16n8k16" and "ldmatrix"."""
 
 from __future__ import annotations
 
@@ -131,7 +130,8 @@ class _Emitter:
         self.c = ctx.registers[op.c.buffer]
 
     def emit(self) -> None:
-        """Fragments are double-buffered: the matrices of the next step load while this one multiplies."""
+        """Fragments are double-buffered: the matrices of the next step load while this one
+        multiplies."""
         op, b = self.op, self.b
         clear = as_expr(op.clear_accum)
         with b.if_(clear), b.for_("r", self.c.shape[0], kind="unroll") as r:

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How warps divide the output tile of a gemm.
 
-In: the tile, the number of warps, the smallest tile of a warp, the user's policy. Out: (warps along M,
-warps along N), or None if no division fits.
-"""
+In: the tile, the number of warps, the smallest tile of a warp, the user's policy. Out: (warps along
+M, warps along N), or None if no division fits."""
 
 from __future__ import annotations
 
@@ -16,7 +15,8 @@ def warp_partition(
     m: int, n: int, warps: int, policy: int, atom_m: int, atom_n: int
 ) -> tuple[int, int] | None:
     """FULL_ROW puts as many warps on M as fit, FULL_COL on N; SQUARE minimises what the warps of a
-    block read from shared memory together (rows of A times warps along N, columns of B times along M)."""
+    block read from shared memory together (rows of A times warps along N, columns of B times along
+    M)."""
     fits = [
         (wm, warps // wm)
         for wm in range(1, warps + 1)
