@@ -48,12 +48,13 @@ Draw = Callable[[Any], Any]
 class _Program:
     """The statements drawn so far, and the tiles that hold values."""
 
-    def __init__(self, draw: Draw, dtype: str, threads: int) -> None:
+    def __init__(self, draw: Draw, dtype: str, threads: int, large: bool) -> None:
         self.draw = draw
         self.dtype = dtype
         self.threads = threads
         self.acc = "int32" if dtype == "int8" else "float32"
-        self.m, self.n, self.k = (draw(st.integers(1, 40)) for _ in range(3))
+        sizes = st.sampled_from([64, 128]) if large else st.integers(1, 40)
+        self.m, self.n, self.k = (draw(sizes) for _ in range(3))
         self.params: list[Any] = []
         self.allocs: list[Stmt] = []
         self.tiles: list[Buffer] = []
@@ -272,10 +273,11 @@ class _Program:
 
 
 @st.composite
-def programs(draw: Draw) -> PrimFunc:
-    """A kernel; all its parameters are given, outputs are changed in place."""
+def programs(draw: Draw, large: bool = False) -> PrimFunc:
+    """A kernel; all its parameters are given, outputs are changed in place. large: with tiles that
+    tensor cores take whole."""
     dtype = draw(st.sampled_from(["float32", "float16", "bfloat16", "int8"]))
-    p = _Program(draw, dtype, draw(st.sampled_from([32, 64, 128])))
+    p = _Program(draw, dtype, draw(st.sampled_from([128, 256] if large else [32, 64, 128])), large)
     body = [draw(st.sampled_from([p.load, p.product]))()]
     more = st.sampled_from([
         p.load, p.load_elements, p.product, p.chained_product, p.elementwise, p.elementwise,
