@@ -110,6 +110,7 @@ def cast(x: Value, src: DType, dst: DType) -> Value:
         return bool(x != 0)
     if not dst.is_float:
         return fold.cast(float(x), src, dst) if src.is_float else wrapped(dst)(int(x))
+    x = x if src.is_float else int(x)
     if dst.bits == 64:
         return np.float64(x)
     wide = np.float32(np.int64(x) if not src.is_float and -(2**63) <= x < 2**63 else x)

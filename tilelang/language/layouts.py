@@ -53,10 +53,10 @@ def Fragment(
             code="TL1120",
             help="forward_fn=lambda i, j: (thread, register)",
         )
-    if forward_fn is None:
+    if forward_fn is None and forward_thread_fn is not None:
         return lay.fragment_from_functions(sizes, forward_thread_fn, forward_index_fn, replicate)
     rep = (0,) if replicate > 1 else ()
-    both = forward_fn
+    both: Any = forward_fn
     return lay.fragment_from_functions(
         sizes, lambda *at: both(*at)[0], lambda *at: both(*at, *rep)[1], replicate
     )
