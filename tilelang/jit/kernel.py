@@ -152,6 +152,12 @@ class JITKernel:
         if host_path is not None:
             Path(host_path).write_text(self.get_host_source(), encoding="utf-8")
 
+    def export_library(self, path: str | Path) -> None:
+        """Writes a shared library that needs tvm-ffi only: `tvm_ffi.load_module(path)`."""
+        from .export import export_library
+
+        export_library(self.function(), self.target, self.options, path)
+
     # ------------------------------------------------------------------------------ looking in
 
     def show(self, what: str = "source") -> str:
