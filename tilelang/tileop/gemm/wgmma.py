@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`T.gemm` by warpgroup-level tensor-core instructions (sm_90a): wgmma.mma_async from shared memory.
+"""`T.gemm` by warpgroup-level tensor-core instructions (sm_90a): wgmma.mma_async from shared
+memory.
 
 In: A and B in shared tiles that TMA has written, C in a fragment. Out: one asynchronous group of
 wgmma's; `ctx.annotations["in_flight"]` groups may stay unfinished (default 0: it waits).
@@ -24,8 +25,7 @@ from tilelang.ir import (
     const_int,
 )
 from tilelang.layout import Layout, make_swizzled, wgmma_a, wgmma_c
-
-from ..base import LowerContext, Lowering
+from tilelang.tileop.base import LowerContext, Lowering
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -113,7 +113,8 @@ def _division_why_not(op: Gemm, m: int, n: int, groups: int) -> str | None:
 
 
 def box_layout(buffer: Buffer) -> Layout:
-    """The tile as TMA boxes of the widest swizzle, one after the other; leading dimensions stack."""
+    """The tile as TMA boxes of the widest swizzle, one after the other; leading dimensions
+    stack."""
     shape = tuple(int(const_int(s) or 0) for s in buffer.shape)
     return make_swizzled(shape, buffer.dtype.bits, None, "box")
 
@@ -175,7 +176,8 @@ class Operand:
         """Bytes from the start to row (or column) `at` of the outer dimension."""
         if self.k_major:
             return at * self.width
-        return at // self.columns_of_box * self.box  # pieces begin at whole boxes: _division_why_not
+        # pieces begin at whole boxes, see _division_why_not
+        return at // self.columns_of_box * self.box
 
 
 def _emit(op: Gemm, ctx: LowerContext, b: Builder) -> None:
