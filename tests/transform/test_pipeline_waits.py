@@ -131,9 +131,8 @@ def skeleton(text: str) -> str:
         op = _TILE.search(body)
         if op:
             pinned = re.search(r"'lowering': '(\w+)'", body)
-            lines.append(
-                f"{indent}{op[1]}({', '.join(_REGION.findall(op[2]))}){' by ' + pinned[1] if pinned else ''}"
-            )
+            by = f" by {pinned[1]}" if pinned else ""
+            lines.append(f"{indent}{op[1]}({', '.join(_REGION.findall(op[2]))}){by}")
         elif _ORDERING.match(body):
             lines.append(indent + body.split(", annotations=")[0])
     return "\n".join(lines)

@@ -197,7 +197,8 @@ class RoleFrame:
         g = self.groups
         if not g or g[0] < 0 or g[-1] >= available or g != tuple(range(g[0], g[-1] + 1)):
             raise t.error(
-                f"T.ws{g}: the block has warpgroups 0 to {available - 1}, and a role is a run of neighbours",
+                f"T.ws{g}: the block has warpgroups 0 to {available - 1}, and a role is a run of "
+                f"neighbours",
                 "TL0587",
                 f"give T.Kernel threads={WARPGROUP * (max(g, default=0) + 1)} or more",
                 OptionError,

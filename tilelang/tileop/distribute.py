@@ -37,7 +37,8 @@ class LoopPlan:
     vector: int = 1
 
     def __repr__(self) -> str:
-        return f"LoopPlan({self.layout!r}, index=({', '.join(map(str, self.index))}), vector={self.vector})"
+        index = ", ".join(map(str, self.index))
+        return f"LoopPlan({self.layout!r}, index=({index}), vector={self.vector})"
 
 
 def solve(e: Expr, loop_vars: Sequence[Var]) -> tuple[Var, Expr] | None:

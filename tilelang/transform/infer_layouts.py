@@ -5,12 +5,15 @@ In: TILE stage. Out: TILE stage in which
 * a tile op is either kept with its chosen lowering (`annotations["lowering"]`) or replaced by its
   plain form (`Parallel` nests),
 * every `Parallel` of static extents carries `annotations["plan"]` (a `LoopPlan`),
-* every fragment's `Alloc` carries its `Fragment`, every shared one's its `Layout` (absent: row-major).
+* every fragment's `Alloc` carries its `Fragment`, every shared one's its `Layout` (absent:
+row-major).
 
 Hard constraints come first (tensor-core operands, the user's annotations), then they are propagated
 along copies, loops and reductions; what is still free is chosen for wide accesses, the largest
-fragment first. Two layouts wanted for one fragment are no error: the nest that cannot own an element
-under its plan goes through a shared copy of the fragment (barriers are inserted later, from effects).
+fragment first. Two layouts wanted for one fragment are no error: the nest that cannot own an
+element
+under its plan goes through a shared copy of the fragment (barriers are inserted later, from
+effects).
 """
 
 from __future__ import annotations
@@ -100,7 +103,8 @@ class Inference:
         for buffer, layout in dict(self.launch.annotations.get("layouts", {})).items():
             if isinstance(layout, FragmentTable):
                 raise LayoutError(
-                    f"the layout given for `{buffer.name}` is not supported: {layout.why_no_digits}",
+                    f"the layout given for `{buffer.name}` is not supported: "
+                    f"{layout.why_no_digits}",
                     code="TL1123",
                     span=buffer.span or self.launch.span,
                     help="use a layout that is a sum of digits of the coordinates (//, %, * and +)",
@@ -110,8 +114,9 @@ class Inference:
                 self.layouts[buffer] = layout
                 self.fixed.add(buffer)
 
-    def _expand(self, s: Stmt, threads: int) -> Stmt:
-        """Chooses lowerings; ops without a special one become loops. Collects nests and reductions."""
+    def _expand(self, s: Any, threads: int) -> Any:
+        """Chooses lowerings; ops without a special one become loops. Collects nests and
+        reductions."""
         t = type(s)
         if t is TileStmt:
             return self._tile_op(s, threads)
@@ -146,7 +151,8 @@ class Inference:
         return out
 
     def _through_shared(self, s: Any, ctx: LowerContext, threads: int) -> Stmt | None:
-        """The staged form of a store of accumulators, where that is better (see `store_epilogue`)."""
+        """The staged form of a store of accumulators, where that is better (see
+        `store_epilogue`)."""
         op = s.op
         if op.name != "copy" or not (op.src.buffer.is_fragment and op.dst.buffer.is_global):
             return None
@@ -159,7 +165,8 @@ class Inference:
         return self._expand(staged.stmt, threads)
 
     def _require(self, buffer: Buffer, layout: Any, s: Any) -> None:
-        """A hard constraint. The first one wins; an op that meets another layout converts (fragments)
+        """A hard constraint. The first one wins; an op that meets another layout converts
+        (fragments)
         or reads what is there (shared)."""
         if buffer not in self.layouts:
             self.layouts[buffer] = layout
@@ -168,7 +175,8 @@ class Inference:
                 f"T.{s.op.name} needs another layout of {buffer.name} than the annotated one",
                 code="TL1151",
                 span=s.span,
-                help=f"drop {buffer.name} from T.annotate_layout, or annotate the layout that the operation needs",
+                help=f"drop {buffer.name} from T.annotate_layout, or annotate the layout that the "
+                f"operation needs",
             )
 
     def _nest(self, s: Parallel, threads: int) -> None:
@@ -206,7 +214,8 @@ class Inference:
         return changed
 
     def _loop_layout(self, n: Parallel, accesses: Sequence[FragmentAccess]) -> Fragment | None:
-        """The layout of the loop domain, if a fragment of known layout is indexed by all loop variables."""
+        """The layout of the loop domain, if a fragment of known layout is indexed by all loop
+        variables."""
         for a in accesses:
             layout = self.layouts.get(a.buffer)
             dims = self._bare_dims(n, a)
@@ -289,7 +298,8 @@ class Inference:
     # ------------------------------------------------------------------------------ plans
 
     def plan(self, n: Parallel) -> LoopPlan | None:
-        """The distribution of a nest: along the fragment it writes, else one it reads, else by itself."""
+        """The distribution of a nest: along the fragment it writes, else one it reads, else by
+        itself."""
         accesses = fragment_accesses(n)
         best: tuple[int, LoopPlan] | None = None
         for a in accesses:

@@ -75,7 +75,7 @@ def _launches(s: Stmt, cpu: bool) -> Stmt:
             return s
         body = _Inserter(s).body(s.body)
         return Launch(s.grid, s.threads, s.block_vars, s.thread_vars, body, s.annotations, s.span)
-    return s.map_children(lambda c: _launches(c, cpu) if isinstance(c, Stmt) else c)  # type: ignore[no-any-return]
+    return s.map_children(lambda c: _launches(c, cpu) if isinstance(c, Stmt) else c)
 
 
 @dataclass
@@ -142,7 +142,7 @@ class _Inserter:
     def body(self, s: Stmt) -> Stmt:
         return seq([self.stmt(x) for x in flatten(s)], span=s.span)
 
-    def stmt(self, s: Stmt) -> Stmt:
+    def stmt(self, s: Any) -> Stmt:
         t = type(s)
         if t is Seq:
             return self.body(s)
@@ -287,7 +287,7 @@ class Uniformity:
             "atomic_add",
         )
 
-    def _grow(self, s: Stmt, under: bool) -> bool:
+    def _grow(self, s: Any, under: bool) -> bool:
         t = type(s)
         if t is Bind:
             return self._mark(s.var, not self.expr(s.value))

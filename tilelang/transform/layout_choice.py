@@ -110,4 +110,4 @@ def _memory(x: Any) -> bool:
 
 
 def _uses(n: Parallel, b: Buffer) -> bool:
-    return any(type(x) in (Load, Store) and x.buffer is b for x in walk(n))  # type: ignore[attr-defined]
+    return any(isinstance(x, (Load, Store)) and x.buffer is b for x in walk(n))  # type: ignore[attr-defined]

@@ -288,11 +288,13 @@ class Lowerer:
         for x in walk(s):
             if type(x) is Load and x.buffer.is_fragment:
                 raise LayoutError(
-                    f"an element of fragment {x.buffer.name} lives in one thread's registers and cannot be read by all "
+                    f"an element of fragment {x.buffer.name} lives in one thread's registers and "
+                    f"cannot be read by all "
                     "threads here",
                     code="TL1152",
                     span=s.span,
-                    help=f"copy {x.buffer.name} to a shared buffer first, or read it inside T.Parallel",
+                    help=f"copy {x.buffer.name} to a shared buffer first, or read it inside "
+                    f"T.Parallel",
                 )
 
 

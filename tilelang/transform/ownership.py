@@ -115,7 +115,7 @@ _OPS: Mapping[type, Any] = {
 }
 
 
-def _evaluate(e: Expr, env: Mapping[Any, Any]) -> Any:
+def _evaluate(e: Any, env: Mapping[Any, Any]) -> Any:
     import numpy as np
 
     if e in env:

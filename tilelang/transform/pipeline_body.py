@@ -78,7 +78,7 @@ def split_producers(
 ) -> tuple[list[Stmt], list[Stmt], list[Stmt]]:
     """(allocations, copies that may run ahead, the rest in order). A copy under `if`s is taken out
     with its conditions; the branch stays for what remains in it."""
-    allocs = [x for x in body if type(x) is Alloc]
+    allocs: list[Stmt] = [x for x in body if type(x) is Alloc]
     producers: list[Stmt] = []
 
     def take(stmts: list[Stmt], guards: list[Expr]) -> list[Stmt]:

@@ -139,8 +139,8 @@ def _dominates(copy: Stmt, guarded: Stmt, body: Sequence[Stmt]) -> bool:
     return walk_body(list(body), [])
 
 
-def _conjuncts(e: Expr) -> list[Expr]:
-    return [*_conjuncts(e.a), *_conjuncts(e.b)] if type(e) is And else [e]
+def _conjuncts(e: Any) -> list[Expr]:
+    return [*_conjuncts(e.a), *_conjuncts(e.b)] if isinstance(e, And) else [e]
 
 
 def _used_outside(loop: For, launch: Stmt, buffer: Buffer) -> bool:
@@ -167,7 +167,8 @@ def plan_copy_unit(
     if type(stmt) is If:
         inner, unit = plan_copy_unit(stmt.then, launch, func, ctx)
         return If(stmt.cond, inner, stmt.orelse, stmt.span), unit
-    assert type(stmt) is TileStmt and type(launch) is Launch
+    assert type(stmt) is TileStmt
+    assert type(launch) is Launch
     reason = CP_ASYNC.why_not(stmt.op, kernel_context(launch, func, ctx))
     if reason is not None:
         ctx.note(f"copy to {stmt.op.dst.buffer.name} is not cp.async: {reason}")  # type: ignore[attr-defined]

@@ -62,9 +62,11 @@ def _refuse_schedule(loop: For, x: int, y: int, a: Item, b: Item, when: str) -> 
         }
     )
     raise OptionError(
-        f"T.Pipelined: under this order and stage statement {y} runs before statement {x} {when}, but both use "
+        f"T.Pipelined: under this order and stage statement {y} runs before statement {x} {when}, "
+        f"but both use "
         f"{', '.join(names)}",
         code="TL0552",
         span=loop.span,
-        help=f"give statement {y} a later stage, or a later place in order, than statement {x} (counted from 0)",
+        help=f"give statement {y} a later stage, or a later place in order, than statement {x} "
+        f"(counted from 0)",
     )

@@ -16,7 +16,8 @@ first use, with the number of younger groups that may still be in flight.
                                                     use(S3[k % 3])
 
 Every iteration commits the same number of groups (an empty one where a copy is skipped), so the
-distances hold in every iteration, under conditions and `continue` too. What may run ahead is decided
+distances hold in every iteration, under conditions and `continue` too. What may run ahead is
+decided
 by effects alone: a copy whose buffer is read before it is written in the same iteration, or whose
 source is written in the loop, stays where it is.
 """
@@ -116,10 +117,12 @@ class _Pipeliner(Rewriter):
         for name, given in (("stage", stage), ("order", order)):
             if len(given) != len(work):
                 raise OptionError(
-                    f"T.Pipelined: {name} has {len(given)} entries, but the loop body has {len(work)} statements",
+                    f"T.Pipelined: {name} has {len(given)} entries, but the loop body has "
+                    f"{len(work)} statements",
                     code="TL0551",
                     span=s.span,
-                    help=f"give one entry per statement (bindings and allocations do not count): {len(work)}",
+                    help=f"give one entry per statement (bindings and allocations do not count): "
+                    f"{len(work)}",
                 )
         last = max(stage)
         lead = [last - x for x in stage]

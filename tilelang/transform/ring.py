@@ -132,14 +132,9 @@ class Ring:
 
     def prologue(self) -> list[Stmt]:
         """Base iterations -max_lead … -1: what runs ahead starts here."""
-        out: list[Stmt] = []
-        for p in range(self.max_lead):
-            out.append(
-                refresh(
-                    self.iteration(const(p - self.max_lead, self.loop.extent.dtype), prologue=True)
-                )
-            )
-        return out
+        dtype = self.loop.extent.dtype
+        starts = [const(p - self.max_lead, dtype) for p in range(self.max_lead)]
+        return [refresh(self.iteration(start, prologue=True)) for start in starts]
 
     def iteration(self, base: Expr, prologue: bool) -> Stmt:
         """One base iteration: item by item, waits before uses, commits after each group.

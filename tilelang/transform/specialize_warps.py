@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Producer and consumer warps for a pipelined loop (sm_90a).
 
-In: TILE stage, a kernel whose only pipelined loop stages all its shared operands by copies that TMA can
-do and multiplies them by gemms that wgmma can do. Out: the same kernel with one extra warp. One of its
-threads fills a ring of slots by TMA; the warpgroups of the user's threads consume them. Each slot has a
+In: TILE stage, a kernel whose only pipelined loop stages all its shared operands by copies that
+TMA can
+do and multiplies them by gemms that wgmma can do. Out: the same kernel with one extra warp. One of
+its
+threads fills a ring of slots by TMA; the warpgroups of the user's threads consume them. Each slot
+has a
 `full` mbarrier (the bytes are there) and an `empty` one (each warpgroup has read it).
 
     for k in T.Pipelined(K, 3): copy(A[k], S); gemm(S, …)
@@ -107,7 +110,8 @@ def _plan(s: Launch, loops: list[For], func: PrimFunc, ctx: PassContext) -> Plan
 
 
 def _workers(s: Launch, plan: Plan, ctx: PassContext) -> int | None:
-    """One block per multiprocessor pays when there are more tiles than that: the producer fills the ring for
+    """One block per multiprocessor pays when there are more tiles than that: the producer fills
+    the ring for
     the next tile while the consumers store this one. Every tile must have as many loop steps."""
     total = prod([const_int(g) or 0 for g in s.grid]) if all(const_int(g) for g in s.grid) else None
     own = [*s.block_vars, *(x.var for x in plan.before if type(x) is Bind)]

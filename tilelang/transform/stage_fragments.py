@@ -81,9 +81,10 @@ class Finish(Rewriter):
             before += [Alloc(copy), self._move(f, copy, s)]
             if f in written:
                 after.append(self._move(copy, f, s))
+            size = prod(f.static_shape or (0,)) * f.dtype.bytes
             self.inf.ctx.notes.append(
-                f"{s.span}: {f.name} is converted through shared memory ({prod(f.static_shape or (0,)) * f.dtype.bytes} "
-                "bytes): this loop needs it in another layout"
+                f"{s.span}: {f.name} is converted through shared memory ({size} bytes): this loop "
+                "needs it in another layout"
             )
         body = substitute(s.body, mapping)
         moved = Parallel(s.vars, s.extents, body, s.annotations, s.span)

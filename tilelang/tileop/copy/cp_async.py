@@ -10,10 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tilelang.ir import Expr, Region, Var, address_of, all_of, const, const_int, is_const
+from tilelang.tileop.base import LowerContext, Lowering
+from tilelang.tileop.regions import points
 from tilelang.utils import ceildiv, prod
-
-from ..base import LowerContext, Lowering
-from ..regions import points
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +43,7 @@ def _why_not(op: Copy, ctx: LowerContext) -> str | None:
     if op.prefer_instruction == "sync":
         return "a synchronous copy was asked for"
     if chunk_bytes(op, ctx) is None:
-        return f"rows of {src.name} do not start on 4-byte boundaries, or are not contiguous in both buffers"
+        return f"rows of {src.name} are not contiguous in both buffers from 4-byte boundaries on"
     return None
 
 

@@ -26,9 +26,8 @@ from tilelang.ir import (
 )
 from tilelang.ir.dtype import HANDLE
 from tilelang.layout import Layout, make_swizzled
+from tilelang.tileop.base import LowerContext, Lowering
 from tilelang.utils import prod
-
-from ..base import LowerContext, Lowering
 
 if TYPE_CHECKING:
     from tilelang.ir import Builder
@@ -112,7 +111,7 @@ def _geometry(op: Copy, g: Region, s: Region, ctx: LowerContext) -> str | None:
     extents = [const_int(e) for e in op.pairing.extents]
     if any(e is None for e in extents):
         return "the tile has a symbolic size"
-    moving = [d for d in g.squeezed()]
+    moving = list(g.squeezed())
     if not moving or moving[-1] != rank - 1:
         return f"the tile does not run along the last dimension of {g.buffer.name}"
     if [const_int(g.extents[d]) for d in moving] != [const_int(s.extents[d]) for d in s.squeezed()]:
@@ -138,11 +137,13 @@ def _emit(op: Copy, ctx: LowerContext, b: Builder) -> None:
     boxes = boxes_of(ctx.layouts.get(s.buffer), shape, s.dtype.bits)
     if boxes is None:
         raise LayoutError(
-            f"TMA cannot {'fill' if _loads(op) else 'read'} {s.buffer.name}: its layout {ctx.layouts.get(s.buffer)} is not "
+            f"TMA cannot {'fill' if _loads(op) else 'read'} {s.buffer.name}: its layout "
+            f"{ctx.layouts.get(s.buffer)} is not "
             "made of boxes",
             code="TL1153",
             span=b.span,
-            help="leave its layout to the compiler, or annotate tilelang.layout.make_swizzled_layout",
+            help="leave its layout to the compiler, or annotate "
+            "tilelang.layout.make_swizzled_layout",
         )
     desc = _descriptor(g, boxes, ctx)
     leader = ctx.tid == 0 if ctx.annotations.get("leader") else const(True)

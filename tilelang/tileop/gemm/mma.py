@@ -20,8 +20,8 @@ from tilelang.ir import (
     is_const,
 )
 from tilelang.layout import Fragment, Layout, make_swizzled, mma_a, mma_c
+from tilelang.tileop.base import LowerContext, Lowering
 
-from ..base import LowerContext, Lowering
 from .partition import warp_partition
 
 if TYPE_CHECKING:
@@ -53,6 +53,10 @@ def _partition(op: Gemm, ctx: LowerContext) -> tuple[int, int] | None:
 def _why_not(op: Gemm, ctx: LowerContext) -> str | None:
     if not ctx.target.is_cuda or not ctx.target.has_mma:
         return "the target has no mma.sync"
+    return _shape_why_not(op, ctx) or _operands_why_not(op, ctx) or _layout_why_not(op, ctx)
+
+
+def _shape_why_not(op: Gemm, ctx: LowerContext) -> str | None:
     a, c = op.a.dtype, op.c.dtype
     if (str(a), str(c)) not in _TYPES or op.b.dtype is not a:
         return f"there is no m16n8k16 for {a} x {op.b.dtype} -> {c}"
@@ -61,6 +65,15 @@ def _why_not(op: Gemm, ctx: LowerContext) -> str | None:
         return "the tile has a symbolic size"
     if sizes[2] % ATOM_K:
         return f"K = {sizes[2]} is not a multiple of {ATOM_K}"
+    if _partition(op, ctx) is None:
+        return (
+            f"{ctx.threads} threads cannot divide a {sizes[0]} x {sizes[1]} tile into warp tiles "
+            f"that are multiples of {ATOM_M} x {ATOM_N}"
+        )
+    return None
+
+
+def _operands_why_not(op: Gemm, ctx: LowerContext) -> str | None:
     if not op.c.buffer.is_fragment or not op.c.is_whole:
         return "C is not a whole fragment"
     if not op.b.buffer.is_shared:
@@ -69,11 +82,6 @@ def _why_not(op: Gemm, ctx: LowerContext) -> str | None:
         return "A is a transposed or partial fragment"
     if not (op.a.buffer.is_shared or op.a.buffer.is_fragment):
         return "A is neither in shared memory nor in a fragment"
-    if _partition(op, ctx) is None:
-        return (
-            f"{ctx.threads} threads cannot divide a {sizes[0]} x {sizes[1]} tile into warp tiles that are "
-            f"multiples of {ATOM_M} x {ATOM_N}"
-        )
     for r in (op.a, op.b):
         if r.buffer.is_shared and not all(ctx.facts.divisible(o, 8) for o in r.offsets[-2:]):
             return f"{r.buffer.name} is read from an offset that is no multiple of 8"
@@ -81,6 +89,10 @@ def _why_not(op: Gemm, ctx: LowerContext) -> str | None:
             return f"{r.buffer.name} has a symbolic shape"
         if r.buffer.is_shared and r.buffer.shape[-1].value % 8:  # type: ignore[attr-defined]
             return f"rows of {r.buffer.name} are no multiple of 16 bytes"
+    return None
+
+
+def _layout_why_not(op: Gemm, ctx: LowerContext) -> str | None:
     wanted = _layouts(op, ctx)
     for buffer in (op.c.buffer, op.a.buffer):
         have = ctx.layouts.get(buffer)
@@ -101,7 +113,8 @@ def operand_layout(buffer: Buffer) -> Layout:
 
 def _layouts(op: Gemm, ctx: LowerContext) -> Mapping[Buffer, Any]:
     sizes, parts = _sizes(op), _partition(op, ctx)
-    assert sizes is not None and parts is not None
+    assert sizes is not None
+    assert parts is not None
     m, n, k = sizes
     out: dict[Buffer, Any] = {op.c.buffer: mma_c(m, n, *parts)}
     if op.a.buffer.is_fragment:
@@ -118,7 +131,8 @@ class _Emitter:
     def __init__(self, op: Gemm, ctx: LowerContext, b: Builder) -> None:
         self.op, self.ctx, self.b = op, ctx, b
         sizes, parts = _sizes(op), _partition(op, ctx)
-        assert sizes is not None and parts is not None
+        assert sizes is not None
+        assert parts is not None
         (m, n, self.k), (wm, wn) = sizes, parts
         self.tiles_m, self.tiles_n = m // wm // ATOM_M, n // wn // ATOM_N
         self.warp_m, self.warp_n = m // wm, n // wn
