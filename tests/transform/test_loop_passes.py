@@ -439,6 +439,23 @@ def test_views_share_the_storage() -> None:
     np.testing.assert_array_equal(out.ravel(), np.arange(8))
 
 
+def test_a_view_of_a_strided_tensor() -> None:
+    a = Buffer("A", (4, 6), "int32", strides=(8, 1))
+    view = Buffer("V", (24,), "int32", view_of=a)
+    c = Buffer("C", (24,), "int32")
+
+    def body(b: Builder, bx: Var, tx: Var) -> None:
+        b.emit(Alloc(view))
+        with b.for_("v", 24, kind="vectorized") as v:
+            b.store(c, (v,), view[v])
+
+    x = random((4, 8), np.int32)
+    for target in (CUDA, CPU):
+        out = np.zeros(24, np.int32)
+        thread.run(kernel(target, [a, c], 1, 1, body).everything(), x[:, :6], out)
+        np.testing.assert_array_equal(out, x[:, :6].ravel())
+
+
 @pytest.mark.parametrize("view_dtype", ["float16", "int16", "int32", "uint8"])
 @pytest.mark.parametrize("width", [1, 4, 8, 16])
 def test_views_of_a_swizzled_buffer(view_dtype: str, width: int) -> None:

@@ -132,23 +132,22 @@ class _Flattener(Rewriter):
 
     def scalar_offset(self, b: Buffer, indices: Sequence[Expr]) -> Expr:
         root = b.root()
-        layout = self.layouts.get(b) if b in self.layouts else None
-        if layout is not None:
-            return layout.address(tuple(indices))
+        if b in self.layouts:
+            return self.layouts[b].address(tuple(indices))
         linear = self.linear(b, indices)
-        if b.view_of is None or root not in self.layouts:
+        if b is root or (root not in self.layouts and root.strides is None):
             return linear
-        return self.through_layout(b, root, linear)
+        return self.through_root(b, root, linear)
 
-    def through_layout(self, b: Buffer, root: Buffer, linear: Expr) -> Expr:
-        """A view of a buffer with a layout: row-major in the view, unravelled in the root."""
+    def through_root(self, b: Buffer, root: Buffer, linear: Expr) -> Expr:
+        """A view of what is not row-major: row-major in the view, unravelled in the root."""
         ratio = b.dtype.bits * b.dtype.lanes, root.dtype.bits * root.dtype.lanes
         if ratio[0] > ratio[1] and ratio[0] % ratio[1] == 0:  # wide view: its first root element
             n = ratio[0] // ratio[1]
-            run = self.layouts[root].vector_width()
-            if run % n:
+            layout = self.layouts.get(root)
+            if layout is None or layout.vector_width() % n:
                 raise InternalError(
-                    f"an element of view {b.name} is {n} of {root.name}, whose layout splits them"
+                    f"an element of view {b.name} is {n} of {root.name}, which may lie apart"
                 )
             return self.unravel(root, linear * n) // n
         if ratio[1] % ratio[0]:
@@ -161,7 +160,10 @@ class _Flattener(Rewriter):
         for extent in reversed(root.shape):
             coords.append(linear % extent)
             linear = linear // extent
-        return self.layouts[root].address(tuple(reversed(coords)))
+        place = tuple(reversed(coords))
+        if root in self.layouts:
+            return self.layouts[root].address(place)
+        return self.linear(root, place)
 
     def linear(self, b: Buffer, indices: Sequence[Expr]) -> Expr:
         dtype = self.offset_dtype(b)

@@ -35,6 +35,8 @@ from tilelang.ir import (
     Var,
     const,
     flatten,
+    is_const,
+    mentions,
     rebuild,
     seq,
     substitute,
@@ -128,14 +130,10 @@ class Lanes:
         self.facts.bind(var, const(0, var.dtype), width)
         self.var = var
         self.width = width
-        self.dependent: dict[Expr, bool] = {var: True}
 
     def depends(self, e: Expr) -> bool:
         """Does the lane occur in `e`?"""
-        hit = self.dependent.get(e)
-        if hit is None:
-            hit = self.dependent[e] = any(map(self.depends, e.children))
-        return hit
+        return self.var in mentions(e)
 
     def step(self, e: Expr) -> int | None:
         """By how much `e` grows from lane to lane; None if not by a constant."""
@@ -152,9 +150,13 @@ class Lanes:
         """`e` in one lane, simplified."""
         return self.facts.simplify(substitute(e, {self.var: const(lane, self.var.dtype)}))
 
-    def contiguous(self, indices: Sequence[Expr]) -> bool:
+    def contiguous(self, b: Buffer, indices: Sequence[Expr]) -> bool:
         """Do the lanes access neighbours in the last dimension?"""
         if not indices or any(i.dtype.lanes != 1 for i in indices):
+            return False
+        if b.view_of is not None and b.root().strides is not None:
+            return False  # what is a row in the view may be in pieces
+        if b.strides is not None and not is_const(b.strides[-1], 1):
             return False
         return self.step(indices[-1]) == 1 and all(self.step(i) == 0 for i in indices[:-1])
 

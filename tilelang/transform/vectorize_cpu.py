@@ -401,7 +401,7 @@ class _Vector:
                     for x in flatten(body):
                         self.stmt(x)
         elif type(s) is Store:
-            if s.buffer.dtype.lanes > 1 or not self.lanes.contiguous(s.indices):
+            if s.buffer.dtype.lanes > 1 or not self.lanes.contiguous(s.buffer, s.indices):
                 raise NotStraight(f"the elements of {s.buffer.name} are not neighbours")
             self.b.emit(Store(s.buffer, self.run_of(s.indices), self.wide(s.value), s.span))
         else:
@@ -453,7 +453,7 @@ class _Vector:
     def load(self, e: Load) -> Expr:
         if all(self.lanes.step(i) == 0 for i in e.indices):
             return Load(e.buffer, tuple(self.lanes.at(i) for i in e.indices))
-        if e.buffer.dtype.lanes > 1 or not self.lanes.contiguous(e.indices):
+        if e.buffer.dtype.lanes > 1 or not self.lanes.contiguous(e.buffer, e.indices):
             raise NotStraight(f"the elements of {e.buffer.name} are not neighbours")
         return Load(e.buffer, self.run_of(e.indices))
 

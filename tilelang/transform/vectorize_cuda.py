@@ -224,7 +224,6 @@ class _Group:
             self.lanes = Lanes(
                 outer.facts.under(taken), self.lane, const(self.width, self.var.dtype)
             )
-            self.lanes.dependent = outer.dependent
             with self.builder.if_(outer.at(taken)):
                 for x in flatten(body):
                     self.stmt(x, at, in_order)
@@ -274,7 +273,7 @@ class _Group:
     def chunk(self, b: Buffer, indices: tuple[Expr, ...]) -> int:
         """How many lanes one access may take: contiguous, aligned, at most 128 bits; else 1."""
         bits = b.dtype.bits * b.dtype.lanes
-        if bits < 8 or not self.lanes.contiguous(indices):
+        if bits < 8 or not self.lanes.contiguous(b, indices):
             return 1
         count = min(self.width, _VECTOR_BITS // bits)
         while count > 1 and not self.aligned(b, indices, count):
