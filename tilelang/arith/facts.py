@@ -15,7 +15,7 @@ from __future__ import annotations
 from math import gcd
 from typing import TYPE_CHECKING, Any
 
-from tilelang.ir import Var, as_expr, rebuild
+from tilelang.ir import Var, as_expr, mentions, rebuild
 
 from . import assume as asserting
 from . import normal, prove, ranges, simplify
@@ -242,7 +242,7 @@ class Facts:
 
     def expanded(self, e: Expr) -> Expr:
         """`e` with defined variables replaced by their values (for proofs)."""
-        if not self.definitions:
+        if not self.definitions or self.definitions.keys().isdisjoint(mentions(e)):
             return e
         hit = self.expand_memo.get(e)
         if hit is None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from .buffer import Buffer, Region
 from .expr import Call, Const, Expr, Load, Var, const
 from .intrinsics import TABLE
+from .node import session_memo
 from .stmt import (
     Alloc,
     Assert,
@@ -30,7 +31,7 @@ from .stmt import (
     TileStmt,
     While,
 )
-from .visit import substitute
+from .visit import free_vars, mentions, substitute
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -102,6 +103,8 @@ def atomic(region: Region) -> Access:
 
 def expr_effects(e: Expr) -> Effects:
     """Loads (and effects of intrinsic calls) inside an expression."""
+    if all(type(x) is Var for x in mentions(e)):
+        return NOTHING
     found: list[Access] = []
     flags = [False, False]
     seen: set[Expr] = set()
@@ -156,7 +159,13 @@ def effects(s: Stmt | None) -> Effects:
     """The effects of a statement with everything below it. Inside a loop the region of an access is
     widened over the loop variable when its offset is affine in it, else to the whole dimension."""
     of = _EFFECTS.get(type(s))
-    return NOTHING if of is None else of(s)
+    if of is None:
+        return NOTHING
+    memo = session_memo("effects")
+    hit: Effects | None = memo.get(s)
+    if hit is None:
+        hit = memo[s] = of(s)
+    return hit
 
 
 def _tile_effects(s: TileStmt) -> Effects:
@@ -206,8 +215,6 @@ def _widen(e: Effects, loops: Mapping[Var, tuple[Expr, Expr]]) -> Effects:
 
 
 def _widen_region(r: Region, loops: Mapping[Var, tuple[Expr, Expr]]) -> Region:
-    from .visit import free_vars
-
     offsets, extents = list(r.offsets), list(r.extents)
     for d, o in enumerate(r.offsets):
         used = [v for v in free_vars(o) if v in loops]

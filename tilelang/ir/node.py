@@ -59,6 +59,18 @@ def in_session() -> bool:
     return _table.get() is not None
 
 
+def session_memo(name: str) -> dict[Any, Any]:
+    """Answers about nodes (which never change), kept as long as the session; outside of one, a new
+    dictionary."""
+    table = _table.get()
+    if table is None:
+        return {}
+    memo: dict[Any, Any] | None = table.get(name)
+    if memo is None:
+        memo = table[name] = {}
+    return memo
+
+
 class Node:
     """Root of all IR classes."""
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from . import expr as E
 from .buffer import Buffer, Region
 from .expr import Expr, Load, Var
-from .node import NODES, Node
+from .node import NODES, Node, session_memo
 from .stmt import Alloc, Bind, For, Launch, Parallel, Stmt, Store, TileOp, TileStmt
 
 if TYPE_CHECKING:
@@ -130,6 +130,7 @@ class _Substitute(Rewriter):
     def __init__(self, mapping: Mapping[Any, Any]) -> None:
         super().__init__()
         self.mapping = mapping
+        self.known = session_memo(_MENTIONS)
 
     def visit(self, n: Any) -> Any:
         if type(n) is Var:
@@ -137,7 +138,8 @@ class _Substitute(Rewriter):
         if isinstance(n, Expr):
             hit = self.memo.get(n)
             if hit is None:
-                hit = self.memo[n] = self._expr(n)
+                same = _mentions(n, self.known).isdisjoint(self.mapping)
+                hit = self.memo[n] = n if same else self._expr(n)
             return hit
         return self._other(n)
 
@@ -192,6 +194,30 @@ def substitute(n: Any, mapping: Mapping[Any, Any]) -> Any:
     return _Substitute(mapping).visit(n) if mapping else n
 
 
+_MENTIONS = "mentions"
+_NOTHING: frozenset[Any] = frozenset()
+
+
+def mentions(e: Expr) -> frozenset[Any]:
+    """What an expression is made of: its variables, the buffers that it loads from (or takes the
+    address of), and the names of the intrinsics that it calls. Remembered for the session."""
+    return _mentions(e, session_memo(_MENTIONS))
+
+
+def _mentions(e: Any, memo: dict[Any, frozenset[Any]]) -> frozenset[Any]:
+    hit = memo.get(e)
+    if hit is None:
+        t = type(e)
+        own = e if t is Var else e.buffer if t is Load else e.op if t is E.Call else None
+        hit = _NOTHING if own is None else frozenset((own,))
+        for c in e.children:
+            found = _mentions(c, memo)
+            if not found <= hit:
+                hit = found if hit <= found else hit | found
+        memo[e] = hit
+    return hit
+
+
 def walk(n: Node) -> Iterator[Node]:
     """Every node below `n` (and `n`), parents first; a shared expression once."""
     seen: set[Node] = set()
@@ -215,6 +241,10 @@ class VarList(list[Var]):
 
 def free_vars(n: Node) -> VarList:
     """Variables used in `n` and not bound in it, in order of first use."""
+    if isinstance(n, Expr):
+        found = [v for v in mentions(n) if type(v) is Var]
+        if len(found) < 2:  # no order to find out
+            return VarList(found)
     used: dict[Var, None] = {}
     bound: set[Var] = set()
     for x in walk(n):
@@ -291,6 +321,6 @@ def reintern(n: Any) -> Any:
 
 
 __all__ = [
-    "Rewriter", "TileOp", "TileStmt", "Visitor", "buffers_used", "free_vars", "rebuild", "refold",
-    "refresh", "reintern", "substitute", "walk",
+    "Rewriter", "TileOp", "TileStmt", "Visitor", "buffers_used", "free_vars", "mentions", "rebuild",
+    "refold", "refresh", "reintern", "substitute", "walk",
 ]  # fmt: skip

@@ -14,6 +14,7 @@ from typing import Any
 
 from tilelang.arith import Facts
 from tilelang.ir import (
+    INTRINSICS,
     And,
     Assume,
     Bind,
@@ -37,6 +38,7 @@ from tilelang.ir import (
     const,
     flatten,
     logical_not,
+    mentions,
     seq,
     walk,
 )
@@ -62,19 +64,17 @@ def accessed(n: Node) -> set[Buffer]:
 
 
 def has_load(e: Expr) -> bool:
-    return any(type(x) is Load for x in walk(e))
+    return any(type(x) is Buffer for x in mentions(e))
 
 
 def uses(e: Expr, v: Var) -> bool:
     """Does `v` occur in `e`?"""
-    return any(x is v for x in walk(e))
+    return v in mentions(e)
 
 
 def is_pure(e: Expr) -> bool:
     """No call in `e` has an effect (loads are allowed)."""
-    from tilelang.ir import INTRINSICS, Call
-
-    return all(type(x) is not Call or INTRINSICS[x.op].effect == "pure" for x in walk(e))
+    return all(type(x) is not str or INTRINSICS[x].effect == "pure" for x in mentions(e))
 
 
 def leaves(s: Stmt | None) -> bool:
