@@ -76,7 +76,7 @@ def test_under_torch_compile() -> None:
 
     @torch.compile(fullgraph=True, dynamic=True, backend="aot_eager")
     def program(x: Any) -> Any:
-        return kernel.adapter.op(x * 2, 3.0) + 1
+        return kernel(x * 2, 3.0) + 1
 
     for m, n in ((4, 6), (5, 8)):
         x = torch.rand(m, n)

@@ -77,12 +77,13 @@ class JITKernel:
             options=self.options, verbose=self.verbose, pass_configs=self.pass_configs,
             compile_flags=self.compile_flags,
         )  # fmt: skip
-        type(self).__call__ = staticmethod(self.adapter.func)  # type: ignore[method-assign]
+        if not adapter.traceable:
+            type(self).__call__ = staticmethod(self.adapter.func)  # type: ignore[method-assign]
         return artifact
 
     def __call__(self, *args: Any) -> Any:
         """Runs the kernel: inputs in, the output (or the list of outputs) out."""
-        raise InternalError("the kernel was not initialised")
+        return self.adapter.func(*args)
 
     def __repr__(self) -> str:
         name = self.artifact.call.name if self.artifact.call else "?"

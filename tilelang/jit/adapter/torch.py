@@ -35,6 +35,7 @@ class TorchKernelAdapter(BaseKernelAdapter):
     """Calls the operator. `op` is the operator itself."""
 
     name = "torch"
+    traceable = True
 
     def make_func(self) -> Callable[..., Any]:
         try:
@@ -50,8 +51,12 @@ class TorchKernelAdapter(BaseKernelAdapter):
         self.op: Any = _register(torch, self.spec, self.launch, self.device_kernel_source)
         op, spec, launch = self.op, self.spec, self.launch
         num_params, has_outputs = len(spec.params), bool(spec.outputs)
+        is_compiling = torch.compiler.is_compiling
 
         def call(*args: Any) -> Any:
+            if is_compiling():
+                result = op(*args)
+                return list(result) if isinstance(result, tuple) else result
             if any(map(is_numpy, args)):
                 return _with_numpy(torch, call, args)
             if has_outputs and len(args) == num_params:
