@@ -14,7 +14,7 @@ from typing import Any
 
 from tilelang.config import env
 from tilelang.errors import OptionError, did_you_mean
-from tilelang.ir import HostProgram, Kernel, PrimFunc, stmt_text
+from tilelang.ir import HostProgram, Kernel, PrimFunc, TensorMap, stmt_text
 from tilelang.transform import PIPELINE
 
 __all__ = ["Observer", "dump_source", "observer", "print_times"]
@@ -74,7 +74,7 @@ def _text(result: Any) -> str:
 
 
 def _kernel_text(k: Kernel) -> str:
-    args = ", ".join(getattr(a, "name", None) or a.var.name for a in k.args)
+    args = ", ".join(a.var.name if isinstance(a, TensorMap) else a.name for a in k.args)
     grid = ", ".join(map(str, k.grid))
     head = f"# {k.name}({args}): grid ({grid}), block {k.block}, {k.dynamic_smem} bytes shared"
     return f"{head}\n{stmt_text(k.body)}"

@@ -205,7 +205,7 @@ def fit(values: Array) -> tuple[list[Digit], int] | None:
 
     if values.size == 0:
         return [Digit(d, 1, s, 0) for d, s in enumerate(values.shape)], 0
-    origin = (0,) * values.ndim
+    origin: tuple[Any, ...] = (0,) * values.ndim
     offset = int(values[origin])
     total = np.asarray(offset)
     digits: list[Digit] = []

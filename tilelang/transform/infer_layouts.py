@@ -125,7 +125,7 @@ class Inference:
         if t is Parallel:
             self._nest(s, threads)
             return s
-        return s.map_children(lambda c: self._expand(c, threads) if isinstance(c, Stmt) else c)  # type: ignore[no-any-return]
+        return s.map_children(lambda c: self._expand(c, threads) if isinstance(c, Stmt) else c)
 
     def _tile_op(self, s: Any, threads: int) -> Stmt:
         ctx = LowerContext(
@@ -344,6 +344,8 @@ class Inference:
             index.append(found[0])
             if (start, extent) == (0, size):
                 continue
+            assert start is not None
+            assert extent is not None
             cut = part.slice(d, start, extent) if isinstance(part, Fragment) else None
             if cut is None:
                 return whole

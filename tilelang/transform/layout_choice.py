@@ -6,7 +6,7 @@ In: fragments and nests. Out: fragments.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tilelang.ir import Buffer, Expr, Load, Parallel, Stmt, Store, Var, walk
@@ -99,7 +99,8 @@ def default_fragment(
 def _element_bytes(what: Buffer | Stmt, nests: Sequence[Parallel]) -> int:
     """The widest element that moves between memory and the fragment (or in the nest)."""
     touched = [n for n in nests if n is what or (isinstance(what, Buffer) and _uses(n, what))]
-    sizes = [x.buffer.dtype.bytes for n in touched for x in walk(n) if _memory(x)]
+    nodes: Iterator[Any] = (x for n in touched for x in walk(n))
+    sizes = [x.buffer.dtype.bytes for x in nodes if _memory(x)]
     if not sizes:
         sizes = [what.dtype.bytes] if isinstance(what, Buffer) else [4]
     return max(sizes)
@@ -110,4 +111,4 @@ def _memory(x: Any) -> bool:
 
 
 def _uses(n: Parallel, b: Buffer) -> bool:
-    return any(isinstance(x, (Load, Store)) and x.buffer is b for x in walk(n))  # type: ignore[attr-defined]
+    return any(isinstance(x, (Load, Store)) and x.buffer is b for x in walk(n))

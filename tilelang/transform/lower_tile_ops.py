@@ -68,7 +68,7 @@ def _top(s: Stmt, func: PrimFunc, ctx: PassContext) -> Stmt:
         if not any(type(x) is Launch for x in walk(s)):  # a CPU function without a kernel
             outer = Launch((), (1, 1, 1), (), (), s)
             return Lowerer(kernel_context(outer, func, ctx)).kernel(s)
-        return s.map_children(lambda c: _top(c, func, ctx) if isinstance(c, Stmt) else c)  # type: ignore[no-any-return]
+        return s.map_children(lambda c: _top(c, func, ctx) if isinstance(c, Stmt) else c)
     tid = linear_thread(s)
     named = Var("tid") if type(tid) not in (Var,) and s.threads != (1, 1, 1) else None
     lower = Lowerer(kernel_context(s, func, ctx, tid if named is None else named))
@@ -91,7 +91,7 @@ class Lowerer:
 
     def kernel(self, s: Stmt) -> Stmt:
         out = self.stmt(s)
-        return substitute(out, self.blockwide) if self.blockwide else out  # type: ignore[no-any-return]
+        return substitute(out, self.blockwide) if self.blockwide else out
 
     def stmt(self, s: Stmt | None) -> Any:
         if s is None:
@@ -190,7 +190,7 @@ class Lowerer:
         if any(
             type(x) in (Parallel, TileStmt) for x in walk(out)
         ):  # a plain form: lower what it is made of
-            return self.scoped(out)  # type: ignore[no-any-return]
+            return self.scoped(out)
         return out
 
     def _annotated(self, s: TileStmt) -> LowerContext:
@@ -313,11 +313,11 @@ class _Registers(Rewriter):
         return self.ctx.registers[n.buffer], (self.ctx.facts.simplify(layout.reg(indices)),)
 
     def visit_Load(self, n: Load) -> Expr:
-        return Load(*self._register(n)) if n.buffer.is_fragment else self.descend(n)  # type: ignore[no-any-return]
+        return Load(*self._register(n)) if n.buffer.is_fragment else self.descend(n)
 
     def visit_Store(self, n: Store) -> Stmt:
         if not n.buffer.is_fragment:
-            return self.descend(n)  # type: ignore[no-any-return]
+            return self.descend(n)
         buffer, index = self._register(n)
         return Store(buffer, index, self.visit(n.value), n.span)
 
@@ -328,7 +328,7 @@ class _Registers(Rewriter):
         self.memo = {}
         out = self.descend(n)
         self.ctx.facts, self.memo = outer, {}
-        return out  # type: ignore[no-any-return]
+        return out
 
 
 _HANDLERS: dict[type, Any] = {

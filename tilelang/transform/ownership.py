@@ -100,7 +100,10 @@ def _points(p: Parallel, plan: LoopPlan) -> tuple[dict[Any, Any], Any]:
             raise Unknown
     serial = [v for v in p.vars if v not in env]
     for n, v in enumerate(serial):
-        axis = np.arange(extents[v], dtype=np.int64)
+        extent = extents[v]
+        if extent is None:
+            raise Unknown
+        axis = np.arange(extent, dtype=np.int64)
         env[v] = axis.reshape((-1,) + (1,) * (n + 2))
     env["tid"] = tid
     return env, mask
@@ -125,8 +128,8 @@ def _evaluate(e: Any, env: Mapping[Any, Any]) -> Any:
         return e.value
     op = _OPS.get(t)
     if op is not None:
-        return op(_evaluate(e.a, env), _evaluate(e.b, env))  # type: ignore[attr-defined]
+        return op(_evaluate(e.a, env), _evaluate(e.b, env))
     if t is Min or t is Max:
         f = np.minimum if t is Min else np.maximum
-        return f(_evaluate(e.a, env), _evaluate(e.b, env))  # type: ignore[attr-defined]
-    raise Unknown(str(e) if t is not Var else e.name)  # type: ignore[attr-defined]
+        return f(_evaluate(e.a, env), _evaluate(e.b, env))
+    raise Unknown(str(e) if t is not Var else e.name)

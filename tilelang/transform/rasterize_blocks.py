@@ -37,7 +37,7 @@ def run(func: PrimFunc, ctx: PassContext) -> PrimFunc:
     def visit(s: Stmt) -> Stmt:
         if type(s) is Launch:
             return _rasterized(s)
-        return s.map_children(lambda c: visit(c) if isinstance(c, Stmt) else c)  # type: ignore[no-any-return]
+        return s.map_children(lambda c: visit(c) if isinstance(c, Stmt) else c)
 
     return func.with_body(visit(func.body))
 

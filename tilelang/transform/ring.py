@@ -189,7 +189,7 @@ class Ring:
         body = substitute(item.stmt, {s.var: s.start + at})
         body = Slots(self.slots, at).visit(body)
         if item.lead == 0:
-            return body  # type: ignore[no-any-return]
+            return body
         inside = at < s.extent
         if type(inside) is Const:
             return body if inside.value else seq()
@@ -243,4 +243,4 @@ def resize(s: Stmt, resized: dict[Buffer, Buffer]) -> Stmt:
         def visit_Alloc(self, n: Alloc) -> Stmt:
             return Alloc(resized[n.buffer], n.annotations, n.span) if n.buffer in resized else n
 
-    return Allocs().visit(s)  # type: ignore[no-any-return]
+    return Allocs().visit(s)

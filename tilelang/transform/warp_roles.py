@@ -184,7 +184,8 @@ class RoleEmitter:
 
     def _produce(self, done: Expr) -> Stmt:
         plan, b = self.plan, Builder(self.span)
-        total = sum(tile_bytes(p.op) for p in plan.producers)  # type: ignore[attr-defined]
+        copies: list[Any] = list(plan.producers)
+        total = sum(tile_bytes(c.op) for c in copies)
         with b.for_(plan.loop.var.name, plan.loop.extent) as k:
             step = b.bind("step", done + k)
             slot = b.bind("slot", self._slot(step))
@@ -251,4 +252,4 @@ def _pinned(s: Stmt, deferred: bool) -> Stmt:
                 n.op, {**n.annotations, "lowering": "wgmma", "in_flight": int(deferred)}, n.span
             )
 
-    return Pin().visit(s)  # type: ignore[no-any-return]
+    return Pin().visit(s)
