@@ -21,6 +21,7 @@ from tilelang.engine.callback import (
 from tilelang.engine.lower import lower
 from tilelang.errors import OptionError
 from tilelang.ir import HostProgram, IRModule, Kernel, PrimFunc
+from tilelang.jit.adapter import adapter_class
 from tilelang.runtime.launch import CallSpec
 from tilelang.target import Target
 
@@ -146,6 +147,7 @@ def test_default_execution_backends(target: str, first: str) -> None:
         assert resolve_execution_backend(nothing, found) == first
     for name in BACKENDS[found.kind].execution:
         assert resolve_execution_backend(name, found) == name
+        assert adapter_class(name).name == name
 
 
 def test_execution_backends_that_do_not_fit() -> None:

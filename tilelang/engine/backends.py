@@ -111,8 +111,8 @@ def _sim_versions(target: Target) -> str:
     return "sim"
 
 
-_ON_CPU = ("tvm_ffi", "ctypes", "cython", "torch")
-_ON_CUDA = ("tvm_ffi", "nvrtc", "cython", "ctypes", "torch")
+_ON_CPU = ("tvm_ffi", "ctypes", "torch")
+_ON_CUDA = ("tvm_ffi", "nvrtc", "ctypes", "torch")
 BACKENDS: dict[str, Backend] = {
     row.kind: row
     for row in (
