@@ -130,7 +130,8 @@ class CudaPrinter(CFamily):
         if isinstance(a, Var):
             return f"{self.ctype(a.dtype)} {self.names.of(a)}"
         const = "" if a in self._written else "const "
-        restrict = "* __restrict__" if self.options.noalias else "*"
+        alone = self.options.noalias and a in self.kernel.attrs.get("restrict", (a,))
+        restrict = "* __restrict__" if alone else "*"
         return f"{const}{self.ctype(a.dtype)}{restrict} {self.names.of(a)}"
 
     # ----------------------------------------------------------------------- types and literals

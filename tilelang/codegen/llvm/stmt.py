@@ -42,7 +42,7 @@ from .types import elem_of
 from .writer import Module, Value
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
 UNROLL_NODES = 40_000  # an unrolled body times its trips: beyond it the loop stays a loop
 _INT32_MAX = 2**31 - 1
@@ -203,7 +203,8 @@ class Statements(Expressions):
             raise InternalError(
                 f"kernel {k.name} has {k.block} threads per block; on a CPU it must have one"
             )
-        params = [self._parameter(a, n) for n, a in enumerate(k.args)]
+        alone = k.attrs.get("restrict", k.args)  # tensors that overlap no other argument
+        params = [self._parameter(a, n, alone) for n, a in enumerate(k.args)]
         fn = self.fn
         fn.block = "start"
         grid = [self.index64(e) for e in k.grid]
@@ -224,10 +225,10 @@ class Statements(Expressions):
         fn.branch(Value(fn, "%next", "i64").cmp("slt", end), "block", "exit")
         return self._finish(k, params)
 
-    def _parameter(self, arg: Any, n: int) -> str:
+    def _parameter(self, arg: Any, n: int, alone: Collection[Any]) -> str:
         if isinstance(arg, Buffer):
             self.buffers[arg] = Value(self.fn, f"%p{n}", "ptr")
-            return f"ptr noalias %p{n}"
+            return f"ptr noalias %p{n}" if arg in alone else f"ptr %p{n}"
         if isinstance(arg, Var):
             elem = elem_of(arg.dtype)
             packed = arg.dtype.bits < 8  # travels as a byte
