@@ -32,6 +32,7 @@ class BaseKernelAdapter(ABC):
 
     name: ClassVar[str]
     needs_host_code: ClassVar[bool] = False
+    traceable: ClassVar[bool] = False  # may torch.compile look into a call?
 
     def __init__(
         self,
