@@ -160,6 +160,9 @@ def test_other_dlpack_tensors() -> None:
     c = np.zeros_like(a)
     kernel(tvm_ffi.from_dlpack(a), tvm_ffi.from_dlpack(b), tvm_ffi.from_dlpack(c))
     np.testing.assert_array_equal(c, a + b)
+    kernel = tilelang.compile(adder(8, 8), out_idx=-1, target="llvm")
+    out = kernel(tvm_ffi.from_dlpack(a), tvm_ffi.from_dlpack(b))
+    np.testing.assert_array_equal(np.asarray(out), a + b)
 
 
 def test_read_only_arrays() -> None:

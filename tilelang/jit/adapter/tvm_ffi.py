@@ -23,6 +23,8 @@ from .cuda_state import CudaState, put
 
 __all__ = ["TVMFFIKernelAdapter"]
 
+_NO_ALLOCATOR = "allocator is nullptr"  # tvm-ffi's own words
+
 
 class TVMFFIKernelAdapter(BaseKernelAdapter):
     """Calls the host module's entry."""
@@ -118,6 +120,8 @@ def _guarded(
         try:
             return native(*args)
         except foreign as error:
+            if _NO_ALLOCATOR in str(error):  # tensors of a framework that lends none
+                return other(*args)
             return retry(error, args)
 
     return call_either
