@@ -96,7 +96,8 @@ def text(program: Any) -> str:
     if isinstance(program, PrimFunc):
         return program.script()
     return "\n".join(
-        f"{k.name}<<<{k.grid}, {k.block}, {k.dynamic_smem}>>>({', '.join(a.name for a in k.args)})\n{k.body}"
+        f"{k.name}<<<{k.grid}, {k.block}, {k.dynamic_smem}>>>"
+        f"({', '.join(a.name for a in k.args)})\n{k.body}"
         for k in program.launches
     )
 

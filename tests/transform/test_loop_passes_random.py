@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.codegen import llvm_support
+from tests.codegen.cuda_run import SimRunner
 from tilelang.config import Options
 from tilelang.interp import thread
 from tilelang.ir import (
@@ -222,3 +224,24 @@ def test_random_loops(seed: int) -> None:
         for target in ("llvm -mcpu=x86-64-v3", "llvm -mcpu=x86-64-v4", "cuda -arch=sm_80"):
             for x, y in zip(results(func, made.n, target, PASSES), want, strict=True):
                 np.testing.assert_array_equal(x, y, err_msg=target)
+
+
+@pytest.mark.parametrize("seed", range(0, 120, 6))
+@pytest.mark.parametrize("target", ["llvm", "cuda -arch=sm_80"])
+def test_random_loops_compiled(seed: int, target: str) -> None:
+    """The same by machine code, and by the CUDA text in the simulator."""
+    with session():
+        made = Generator(seed)
+        func = made.function()
+        want = results(func, made.n, "llvm -mcpu=x86-64-v3", ["guard_bounds"])
+        ctx = PassContext(Target(target), Options())
+        (k,) = run_passes(func, ctx, [p for p in ROWS if p.when(ctx)], stage="LOOP").launches
+    found = dict(zip((p.name for p in func.params), arrays(made.n), strict=True))
+    sizes = {"M": M, "N": made.n}
+    if target == "llvm":
+        args = [found[a.name] if isinstance(a, Buffer) else sizes[a.name] for a in k.args]
+        assert llvm_support.build(k)(*args) is None
+    else:
+        SimRunner([k], 80)(k.name, found, sizes)
+    for x, y in zip(found.values(), want, strict=True):
+        np.testing.assert_array_equal(x, y)
