@@ -219,7 +219,17 @@ def _mentions(e: Any, memo: dict[Any, frozenset[Any]]) -> frozenset[Any]:
 
 
 def walk(n: Node) -> Iterator[Node]:
-    """Every node below `n` (and `n`), parents first; a shared expression once."""
+    """Every node below `n` (and `n`), parents first; a shared expression once. Remembered for the
+    session: many passes ask this of the same statement."""
+    memo = session_memo("walks")
+    hit = memo.get(n)
+    if hit is None:
+        hit = memo[n] = _walked(n)
+    return iter(hit)
+
+
+def _walked(n: Node) -> list[Node]:
+    out: list[Node] = []
     seen: set[Node] = set()
     stack: list[Node] = [n]
     while stack:
@@ -228,8 +238,9 @@ def walk(n: Node) -> Iterator[Node]:
             if x in seen:
                 continue
             seen.add(x)
-        yield x
+        out.append(x)
         stack.extend(reversed(x.children))
+    return out
 
 
 class VarList(list[Var]):
