@@ -11,12 +11,13 @@ from hypothesis import HealthCheck, given, settings
 import tilelang
 from tests.interp.programs import inputs, stages
 from tests.interp.random_programs import programs
+from tilelang.errors import ResourceError
 from tilelang.interp import tile
 from tilelang.ir import PrimFunc, session
 from tilelang.testing.compare import assert_close, check_same
 
 
-def _for_programs(count: int, check: Callable[[PrimFunc], None]) -> None:
+def _for_programs(count: int, check: Callable[[PrimFunc], None], large: bool = False) -> None:
     settings(max_examples=count, suppress_health_check=list(HealthCheck))(
         given(programs())(check)
     )()
@@ -33,14 +34,24 @@ def test_lowering_keeps_the_meaning(target: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("target", "count"), [("llvm", 12), ("cuda-sim -arch=sm_80", 4), ("cuda-sim -arch=sm_90a", 3)]
+    ("target", "count", "large"),
+    [
+        ("llvm", 12, False),
+        ("cuda-sim -arch=sm_80", 4, False),
+        ("cuda-sim -arch=sm_90a", 3, False),
+        ("cuda-sim -arch=sm_90a", 3, True),
+    ],
 )
-def test_compiled_code_keeps_the_meaning(target: str, count: int) -> None:
+def test_compiled_code_keeps_the_meaning(target: str, count: int, large: bool) -> None:
     def check(func: PrimFunc) -> None:
         want, got = inputs(func), inputs(func)
         tile.run(func, *want)
-        tilelang.compile(func, target=target)(*got)
+        try:
+            kernel = tilelang.compile(func, target=target)
+        except ResourceError:  # more shared memory than a block has: refused, and rightly
+            return
+        kernel(*got)
         for n, (x, y) in enumerate(zip(got, want, strict=True)):
             assert_close(x, y, 1e-4, 1e-4, f"parameter {n}")
 
-    _for_programs(count, check)
+    _for_programs(count, check, large)
