@@ -16,6 +16,7 @@ from math import gcd
 from typing import TYPE_CHECKING, Any
 
 from tilelang.ir import Var, as_expr, mentions, rebuild
+from tilelang.ir.node import session_memo
 
 from . import assume as asserting
 from . import normal, prove, ranges, simplify
@@ -41,7 +42,7 @@ class Facts:
         self.definitions: dict[Expr, Expr] = dict(parent.definitions) if parent else {}
         self.truths: dict[Expr, bool] = dict(parent.truths) if parent else {}
         self.ranks: dict[Expr, int] = parent.ranks if parent else {}
-        self.costs: dict[Expr, int] = parent.costs if parent else {}
+        self.costs: dict[Expr, int] = parent.costs if parent else session_memo("costs")
         self.unequal: tuple[Linear, ...] = parent.unequal if parent else ()
         self.nesting = 0
         self.linear_memo: dict[Expr, Linear] = {}

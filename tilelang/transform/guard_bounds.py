@@ -45,6 +45,7 @@ from tilelang.ir import (
     flatten,
     if_then_else,
     logical_not,
+    mentions,
     rebuild,
     seq,
 )
@@ -64,7 +65,6 @@ class _Guard(ScopedRewriter):
         super().__init__(func, ctx)
         self.safe: Mapping[Buffer, Any] = {}
         self.memo: dict[Expr, Expr] = {}
-        self.loads: dict[Expr, bool] = {}
 
     def scope_changed(self) -> None:
         self.memo.clear()
@@ -159,11 +159,7 @@ class _Guard(ScopedRewriter):
         return new
 
     def reads_global(self, e: Expr) -> bool:
-        hit = self.loads.get(e)
-        if hit is None:
-            own = type(e) is Load and e.buffer.is_global
-            hit = self.loads[e] = own or any(map(self.reads_global, e.children))
-        return hit
+        return any(type(x) is Buffer and x.is_global for x in mentions(e))
 
     def safe_value(self, b: Buffer, load: Load) -> Expr:
         return cast(self.safe.get(b.root(), const(0)), load.dtype)

@@ -55,6 +55,7 @@ from tilelang.tileop.gemm.wgmma import warpgroup_index
 
 from .kernel_context import kernel_context, linear_thread
 from .manager import PassContext
+from .summary import statements
 
 __all__ = ["run"]
 
@@ -187,10 +188,8 @@ class Lowerer:
         b = Builder(s.span)
         choice.lowering.emit(s.op, self._annotated(s), b)
         out = b.finish()
-        if any(
-            type(x) in (Parallel, TileStmt) for x in walk(out)
-        ):  # a plain form: lower what it is made of
-            return self.scoped(out)
+        if any(type(x) in (Parallel, TileStmt) for x in statements(out)):
+            return self.scoped(out)  # a plain form: lower what it is made of
         return out
 
     def _annotated(self, s: TileStmt) -> LowerContext:
