@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`T.gemm` by warp-level tensor-core instructions: ldmatrix + mma.sync.m16n8k16.
+"""`T.gemm` by warp-level tensor-core instructions: ldmatrix + mma.sync.m16n8kX.
 
 In: tiles in shared memory (swizzled) or A in a fragment of operand layout, C in a fragment. Out:
-for each 16-wide step of K, each warp loads its A and B matrices with ldmatrix and issues its mma's.
-Facts: PTX ISA, "Matrix fragments for mma.m16n8k16" and "ldmatrix"."""
+for each step of 32 bytes of K, each warp loads its A and B matrices with ldmatrix and issues its
+mma's. In bytes the geometry is the same for 8-, 16- and 32-bit operands; only 16-bit ones can be
+transposed while they are loaded, so the others need K contiguous in both operands.
+Facts: PTX ISA, "Matrix fragments for mma.m16n8k8/16/32" and "ldmatrix"."""
 
 from __future__ import annotations
 
@@ -33,9 +35,33 @@ if TYPE_CHECKING:
 
 __all__ = ["MMA", "operand_layout"]
 
-ATOM_M, ATOM_N, ATOM_K = 16, 8, 16
-_NAMES = {"float16": "f16", "bfloat16": "bf16", "float32": "f32"}
-_TYPES = {("float16", "float32"), ("float16", "float16"), ("bfloat16", "float32")}
+ATOM_M, ATOM_N, STEP_BYTES = 16, 8, 32
+_INSTRUCTIONS = {
+    # operand and accumulator dtype -> their names in the instruction
+    ("float16", "float32"): ("f16", "f32"),
+    ("float16", "float16"): ("f16", "f16"),
+    ("bfloat16", "float32"): ("bf16", "f32"),
+    ("tfloat32", "float32"): ("tf32", "f32"),
+    ("int8", "int32"): ("s8", "s32"),
+    ("uint8", "int32"): ("u8", "s32"),
+}
+
+
+def _instruction(op: Gemm, ctx: LowerContext) -> tuple[str, str] | None:
+    """The names of operand and accumulator in the instruction; float32 counts as tf32 only where
+    the user has allowed it."""
+    a = "tfloat32" if str(op.a.dtype) == "float32" and ctx.options.allow_tf32 else str(op.a.dtype)
+    return _INSTRUCTIONS.get((a, str(op.c.dtype))) if op.a.dtype is op.b.dtype else None
+
+
+def _step(op: Gemm) -> int:
+    """Elements of K per instruction."""
+    return STEP_BYTES * 8 // op.a.dtype.bits
+
+
+def _chunk(op: Gemm) -> int:
+    """Elements in the 16 bytes of a matrix row; also those of one A fragment per thread."""
+    return _step(op) // 2
 
 
 def _sizes(op: Gemm) -> tuple[int, int, int] | None:
@@ -57,14 +83,15 @@ def _why_not(op: Gemm, ctx: LowerContext) -> str | None:
 
 
 def _shape_why_not(op: Gemm, ctx: LowerContext) -> str | None:
-    a, c = op.a.dtype, op.c.dtype
-    if (str(a), str(c)) not in _TYPES or op.b.dtype is not a:
-        return f"there is no m16n8k16 for {a} x {op.b.dtype} -> {c}"
+    if _instruction(op, ctx) is None:
+        return f"there is no instruction for {op.a.dtype} x {op.b.dtype} -> {op.c.dtype}"
+    if op.a.dtype.bits != 16 and (op.trans_a or not op.trans_b):
+        return f"K must be contiguous in both operands of {op.a.dtype}"
     sizes = _sizes(op)
     if sizes is None:
         return "the tile has a symbolic size"
-    if sizes[2] % ATOM_K:
-        return f"K = {sizes[2]} is not a multiple of {ATOM_K}"
+    if sizes[2] % _step(op):
+        return f"K = {sizes[2]} is not a multiple of {_step(op)}"
     if _partition(op, ctx) is None:
         return (
             f"{ctx.threads} threads cannot divide a {sizes[0]} x {sizes[1]} tile into warp tiles "
@@ -83,11 +110,12 @@ def _operands_why_not(op: Gemm, ctx: LowerContext) -> str | None:
     if not (op.a.buffer.is_shared or op.a.buffer.is_fragment):
         return "A is neither in shared memory nor in a fragment"
     for r in (op.a, op.b):
-        if r.buffer.is_shared and not all(ctx.facts.divisible(o, 8) for o in r.offsets[-2:]):
-            return f"{r.buffer.name} is read from an offset that is no multiple of 8"
+        aligned = [ctx.facts.divisible(o, _chunk(op)) for o in r.offsets[-1:]]
+        if r.buffer.is_shared and not all(aligned):
+            return f"{r.buffer.name} is read from an offset that is no multiple of 16 bytes"
         if r.buffer.is_shared and not is_const(r.buffer.shape[-1]):
             return f"{r.buffer.name} has a symbolic shape"
-        if r.buffer.is_shared and r.buffer.shape[-1].value % 8:  # type: ignore[attr-defined]
+        if r.buffer.is_shared and r.buffer.shape[-1].value % _chunk(op):  # type: ignore[attr-defined]
             return f"rows of {r.buffer.name} are no multiple of 16 bytes"
     return None
 
@@ -118,7 +146,7 @@ def _layouts(op: Gemm, ctx: LowerContext) -> Mapping[Buffer, Any]:
     m, n, k = sizes
     out: dict[Buffer, Any] = {op.c.buffer: mma_c(m, n, *parts)}
     if op.a.buffer.is_fragment:
-        out[op.a.buffer] = mma_a(m, k, *parts)
+        out[op.a.buffer] = mma_a(m, k, *parts, bits=op.a.dtype.bits)
     else:
         out[op.a.buffer] = operand_layout(op.a.buffer)
     out[op.b.buffer] = operand_layout(op.b.buffer)
@@ -142,6 +170,7 @@ class _Emitter:
         self.m0 = b.bind("warp_m", ctx.facts.simplify(warp // wn * self.warp_m))
         self.n0 = b.bind("warp_n", ctx.facts.simplify(warp % wn * self.warp_n))
         self.c = ctx.registers[op.c.buffer]
+        self.step, self.chunk = _step(op), _chunk(op)
 
     def emit(self) -> None:
         """Fragments are double-buffered: the matrices of the next step load while this one
@@ -150,12 +179,12 @@ class _Emitter:
         clear = as_expr(op.clear_accum)
         with b.if_(clear), b.for_("r", self.c.shape[0], kind="unroll") as r:
             b.store(self.c, (r,), 0)
-        steps = self.k // ATOM_K
+        steps = self.k // self.step
         self.copies = min(steps, 2)
-        bf = b.alloc("b_frag", (self.copies * self.tiles_n * 4,), op.b.dtype)
+        bf = b.alloc("b_frag", (self.copies * self.tiles_n * self.chunk // 2,), op.b.dtype)
         af = None
         if not op.a.buffer.is_fragment:
-            af = b.alloc("a_frag", (self.copies * self.tiles_m * 8,), op.a.dtype)
+            af = b.alloc("a_frag", (self.copies * self.tiles_m * self.chunk,), op.a.dtype)
         self._load(af, bf, const(0))
         with b.for_("ki", steps, kind="unroll") as ki:
             with b.if_(ki + 1 < steps):
@@ -164,15 +193,22 @@ class _Emitter:
 
     def _load(self, af: Buffer | None, bf: Buffer, ki: Expr) -> None:
         if af is not None:
-            self._load_a(af, ki % self.copies * (self.tiles_m * 8), ki * ATOM_K)
-        self._load_b(bf, ki % self.copies * (self.tiles_n * 4), ki * ATOM_K)
+            self._load_a(af, self._a_base(ki), ki * self.step)
+        self._load_b(bf, self._b_base(ki), ki * self.step)
+
+    def _a_base(self, ki: Expr) -> Expr:
+        return ki % self.copies * (self.tiles_m * self.chunk)
+
+    def _b_base(self, ki: Expr) -> Expr:
+        return ki % self.copies * (self.tiles_n * self.chunk // 2)
 
     def _address(self, r: Region, row: Expr, col: Expr) -> Expr:
         index = [*r.offsets[:-2], r.offsets[-2] + row, r.offsets[-1] + col]
         return address_of(r.buffer, *index)
 
     def _load_a(self, af: Buffer, base: Expr, k0: Expr) -> None:
-        """Four 8x8 matrices: rows 0-7 and 8-15 at k 0-7, then at k 8-15."""
+        """Four matrices of 8 rows: rows 0-7 and 8-15 at the first 16 bytes of k, then at the
+        next."""
         lane, b = self.lane, self.b
         with b.for_("mi", self.tiles_m, kind="unroll") as mi:
             m0 = self.m0 + mi * ATOM_M
@@ -181,44 +217,47 @@ class _Emitter:
                     self.op.a, k0 + lane % 8 + lane // 16 * 8, m0 + lane // 8 % 2 * 8
                 )
             else:
-                at = self._address(self.op.a, m0 + lane % 16, k0 + lane // 16 * 8)
-            b.call("ldmatrix", 4, int(self.op.trans_a), address_of(af, base + mi * 8), at)
+                at = self._address(self.op.a, m0 + lane % 16, k0 + lane // 16 * self.chunk)
+            to = address_of(af, base + mi * self.chunk)
+            b.call("ldmatrix", 4, int(self.op.trans_a), to, at)
 
     def _load_b(self, bf: Buffer, base: Expr, k0: Expr) -> None:
-        """Two n-tiles of 8 at a time (k 0-7 and 8-15 of the first, then of the second)."""
-        b = self.b
+        """Two n-tiles of 8 at a time (both 16 bytes of k of the first, then of the second)."""
+        b, chunk = self.b, self.chunk
         with b.for_("ni", self.tiles_n // 2, kind="unroll") as ni:
             b.call(
                 "ldmatrix",
                 4,
                 int(not self.op.trans_b),
-                address_of(bf, base + ni * 8),
+                address_of(bf, base + ni * chunk),
                 self._b_address(k0, ni * 16),
             )
         if self.tiles_n % 2:
             last = self.tiles_n - 1
             at = self._b_address(k0, const(last * ATOM_N))
-            b.call("ldmatrix", 2, int(not self.op.trans_b), address_of(bf, base + last * 4), at)
+            to = address_of(bf, base + last * chunk // 2)
+            b.call("ldmatrix", 2, int(not self.op.trans_b), to, at)
 
     def _b_address(self, k0: Expr, n: Expr) -> Expr:
         lane, n0 = self.lane, self.n0 + n
         if self.op.trans_b:
-            return self._address(self.op.b, n0 + lane % 8 + lane // 16 * 8, k0 + lane // 8 % 2 * 8)
+            col = k0 + lane // 8 % 2 * self.chunk
+            return self._address(self.op.b, n0 + lane % 8 + lane // 16 * 8, col)
         return self._address(self.op.b, k0 + lane % 16, n0 + lane // 16 * 8)
 
     def _products(self, af: Buffer | None, bf: Buffer, ki: Expr, steps: int) -> None:
-        b, op = self.b, self.op
-        name = f"mma_m16n8k16_{_NAMES[op.a.dtype]}_{_NAMES[op.c.dtype]}"
+        b, chunk = self.b, self.chunk
+        name = f"mma_m16n8k{self.step}_{'_'.join(_instruction(self.op, self.ctx) or ())}"
         with (
             b.for_("mi", self.tiles_m, kind="unroll") as mi,
             b.for_("ni", self.tiles_n, kind="unroll") as ni,
         ):
             if af is None:
-                a = address_of(self.ctx.registers[op.a.buffer], (mi * steps + ki) * 8)
+                a = address_of(self.ctx.registers[self.op.a.buffer], (mi * steps + ki) * chunk)
             else:
-                a = address_of(af, ki % self.copies * (self.tiles_m * 8) + mi * 8)
+                a = address_of(af, self._a_base(ki) + mi * chunk)
             c = address_of(self.c, (mi * self.tiles_n + ni) * 4)
-            b.call(name, c, a, address_of(bf, ki % self.copies * (self.tiles_n * 4) + ni * 4))
+            b.call(name, c, a, address_of(bf, self._b_base(ki) + ni * (chunk // 2)))
 
 
 def _emit(op: Gemm, ctx: LowerContext, b: Builder) -> None:

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`T.gemm` by mma.sync for every operand dtype of the instruction, in the simulator."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tilelang
+import tilelang.language as T
+
+BLOCK = 64
+
+
+def _kernel(m, n, k, dtype, accum, options):
+    @T.prim_func
+    def main(A: T.Tensor((m, k), dtype), B: T.Tensor((n, k), dtype), C: T.Tensor((m, n), accum)):
+        with T.Kernel(T.ceildiv(n, BLOCK), T.ceildiv(m, BLOCK), threads=128) as (bx, by):
+            a = T.alloc_shared((BLOCK, BLOCK), dtype)
+            b = T.alloc_shared((BLOCK, BLOCK), dtype)
+            c = T.alloc_fragment((BLOCK, BLOCK), accum)
+            T.clear(c)
+            for ko in T.Pipelined(T.ceildiv(k, BLOCK), num_stages=2):
+                T.copy(A[by * BLOCK, ko * BLOCK], a)
+                T.copy(B[bx * BLOCK, ko * BLOCK], b)
+                T.gemm(a, b, c, transpose_B=True)
+            T.copy(c, C[by * BLOCK, bx * BLOCK])
+
+    return tilelang.compile(main, out_idx=[-1], target="cuda-sim -arch=sm_80", pass_configs=options)
+
+
+def _operand(dtype, shape, rng):
+    if dtype.endswith("int8"):
+        return rng.integers(0 if dtype == "uint8" else -128, 127, shape).astype(dtype)
+    return rng.standard_normal(shape).astype(dtype)
+
+
+@pytest.mark.parametrize("shape", [(128, 64, 128), (65, 33, 48)])
+@pytest.mark.parametrize(
+    ("dtype", "accum", "options", "instruction", "tolerance"),
+    [
+        ("int8", "int32", {}, "mma_m16n8k32_s8_s32", 0),
+        ("uint8", "int32", {}, "mma_m16n8k32_u8_s32", 0),
+        ("float16", "float16", {}, "mma_m16n8k16_f16_f16", 4e-3),
+        ("float16", "float32", {}, "mma_m16n8k16_f16_f32", 1e-6),
+        ("float32", "float32", {"tl.allow_tf32": True}, "mma_m16n8k8_tf32_f32", 2e-3),
+        ("float32", "float32", {}, None, 1e-6),
+    ],
+)
+def test_every_operand_dtype(dtype, accum, options, instruction, tolerance, shape):
+    m, n, k = shape
+    kernel = _kernel(m, n, k, dtype, accum, options)
+    source = kernel.get_kernel_source()
+    assert (instruction in source) if instruction else ("mma_m16" not in source)
+    rng = np.random.default_rng(0)
+    a, b = _operand(dtype, (m, k), rng), _operand(dtype, (n, k), rng)
+    want = a.astype("f8") @ b.astype("f8").T
+    got = np.asarray(kernel(a, b)).astype("f8")
+    assert np.abs(got - want).max() <= tolerance * np.abs(want).max()
