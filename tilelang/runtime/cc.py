@@ -55,7 +55,7 @@ def _find(wanted: str) -> tuple[str, ...]:
             return command
         raise ToolchainError(
             f"CC names {wanted!r}, which is not on the path",
-            code="TL0853",
+            code="TL0857",
             help="unset CC, or let it name a C compiler",
         )
     for name in _CANDIDATES:

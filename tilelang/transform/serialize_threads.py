@@ -144,7 +144,7 @@ class _Fission:
             if type(x) is Call and INTRINSICS[x.op].collective:
                 raise TargetError(
                     f"T.{x.op} works on the lanes of a warp, which a CPU does not have",
-                    code="TL0620",
+                    code="TL0630",
                     help="use T.reduce or shared memory, or compile for a CUDA target",
                 )
 
@@ -183,14 +183,14 @@ class _Fission:
             if any(_is_barrier(y) for y in walk(x) if isinstance(y, Stmt)):
                 raise TargetError(
                     "a barrier that only some threads of the block reach",
-                    code="TL0621",
+                    code="TL0631",
                     span=x.span,
                     help="move the barrier out of the condition",
                 )
             if leaves_inner:
                 raise TargetError(
                     "on a CPU a thread cannot return from within a loop of the whole block",
-                    code="TL0622",
+                    code="TL0632",
                     span=x.span,
                     help="put the rest of the body under a condition",
                 )
