@@ -324,6 +324,14 @@ CASES = [
     Case(
         "typo", "T.aloc_local((4,), 'int8') #!", LanguageError, "has no `aloc_local`", "alloc_local"
     ),
+    Case(
+        "keyword_typo",
+        "T.copy(A, A, coalesce_width=4) #!",
+        TypeMismatchError,
+        "T.copy() got an unexpected keyword argument",
+        "did you mean 'coalesced_width'?",
+    ),
+    Case("too_few", "T.copy(A) #!", TypeMismatchError, "missing 1 required", "T.copy(src"),
     Case("attribute_typo", "x = A.shap #!", LanguageError, "has no attribute `shap`", "shape"),
     Case("view_size", "V = T.view(A, (5, 5)) #!", ShapeError, "bits"),
     # ---- kernels and macros

@@ -10,6 +10,8 @@ from __future__ import annotations
 import __future__
 
 import ast
+import inspect
+import re
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +39,9 @@ if TYPE_CHECKING:
     from .trace import Trace
 
 _MAX_CODES = 1024
+_CALL = re.compile(
+    r"(\w+)\(\) (?:got an unexpected keyword argument '(\w+)'|missing |takes |got multiple )"
+)
 _codes: dict[tuple[CodeType, tuple[str, ...]], CodeType] = {}
 
 
@@ -135,6 +140,8 @@ def located(error: Exception, t: Trace) -> Exception:
             span=span,
             help=near or "it has: shape, dtype, scope, strides",
         )
+    if isinstance(error, TypeError) and (call := _CALL.match(str(error))) is not None:
+        return _wrong_call(error, call, span)
     if not _raised_by_us(error.__traceback__):
         return error
     if isinstance(error, IndexError):
@@ -150,6 +157,23 @@ def located(error: Exception, t: Trace) -> Exception:
         return InternalError(f"{type(error).__name__}: {error}", code="TL9920", span=span)
     return LanguageError(
         f"{error}", code="TL0115", span=span, help="check the arguments of this call"
+    )
+
+
+def _wrong_call(error: TypeError, call: re.Match[str], span: Span | None) -> Exception:
+    """A call of a `T.` function that does not fit its signature."""
+    from tilelang import language
+
+    function = getattr(language, call[1], None) if call[1] in language.__all__ else None
+    if function is None:
+        return error
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return error
+    near = did_you_mean(call[2], signature.parameters) if call[2] else None
+    return TypeMismatchError(
+        f"T.{error}", code="TL0243", span=span, help=near or f"it is T.{call[1]}{signature}"
     )
 
 
