@@ -172,6 +172,8 @@ def _wrong_call(error: TypeError, call: re.Match[str], span: Span | None) -> Exc
     except (TypeError, ValueError):
         return error
     near = did_you_mean(call[2], signature.parameters) if call[2] else None
+    plain = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
+    signature = inspect.Signature(plain)
     return TypeMismatchError(
         f"T.{error}", code="TL0243", span=span, help=near or f"it is T.{call[1]}{signature}"
     )
