@@ -19,6 +19,13 @@ def on_c(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(llvm_support, "backend", "c")
 
 
+@settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_integer_expressions(data: Any) -> None:
+    """Fewer of them: each is a run of the C compiler."""
+    test_llvm_statements.test_integer_expressions.hypothesis.inner_test(data)  # type: ignore[attr-defined]
+
+
 @pytest.mark.parametrize("src", ["float32", "float16", "bfloat16", "float8_e4m3fn", "int8", "bool"])
 def test_casts(src: str) -> None:
     test_llvm_dtypes.test_casts(src)

@@ -118,6 +118,19 @@ def test_while_reads_what_its_body_wrote() -> None:
     assert out[0] == 111
 
 
+def test_an_index_read_from_memory_is_read_again_after_a_store() -> None:
+    with session():
+        p, y = Buffer("p", (4,), "int32"), Buffer("y", (8,), "int32")
+        w = Builder()
+        w.store(y, (p[0] + 1,), 5)
+        w.store(p, (0,), 3)
+        w.store(y, (p[0] + 1,), p[0] + 1)
+        run = build(make("f", [p, y], w.finish()))
+    at, out = np.zeros(4, np.int32), np.zeros(8, np.int32)
+    run(at, out)
+    assert out.tolist() == [0, 5, 0, 0, 4, 0, 0, 0]
+
+
 @pytest.mark.parametrize("kind", ["serial", "unroll", "vectorized"])
 @pytest.mark.parametrize("trips", [0, 1, 3, 7])
 def test_loop_kinds_and_dynamic_extents(kind: str, trips: int) -> None:

@@ -58,7 +58,7 @@ from .calls import CALLS
 from .convert import FORMATS, cast, narrow, resize, widen
 from .memory import Memory
 from .types import elem_of, is_narrow, pattern
-from .writer import Range, Value
+from .writer import Value
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -106,46 +106,21 @@ class Expressions(Memory):
 
     # ------------------------------------------------------------------------------ indices
 
-    def bounds(self, e: Any) -> Range | None:
-        """Known bounds of a scalar integer, without evaluating it."""
-        t = type(e)
-        if t is Const:
-            return (e.value, e.value) if e.dtype.is_int else None
-        if t is Var:
-            v = self.env.get(e)
-            return v.range if v is not None else None
-        if t not in (Add, Sub, Mul):
-            v = self.memo.get(e)
-            return v.range if v is not None else self._bounds_of_division(e)
-        key = (e, "bounds")
-        if key not in self.memo:
-            a, b = self.bounds(e.a), self.bounds(e.b)
-            self.remember(key, None if a is None or b is None else _combine(t, a, b, e.dtype.bits))
-        hit: Range | None = self.memo[key]
-        return hit
-
-    def _bounds_of_division(self, e: Any) -> Range | None:
-        if type(e) in (FloorDiv, FloorMod) and type(e.b) is Const and e.b.value > 0:
-            if type(e) is FloorMod:
-                return 0, e.b.value - 1
-            a = self.bounds(e.a)
-            return None if a is None else (a[0] // e.b.value, a[1] // e.b.value)
-        return None
-
     def index64(self, e: Any) -> Value:
-        """An index as i64. Where nothing wraps, the widening is moved to the leaves: sums of 64-bit
-        terms share and fold into addresses."""
+        """An index as i64. Index arithmetic does not overflow (all of the compiler assumes it), so
+        the widening moves to the leaves: sums of 64-bit terms share and fold into addresses."""
         key = (e, "index")
         hit: Value | None = self.memo.get(key)
         if hit is not None:
+            self.reads += key in self.from_memory
             return hit
-        t = type(e)
-        if t in (Add, Sub, Mul) and e.dtype.bits < 64 and self.bounds(e) is not None:
-            out = self.fn.binary(_ARITH[t], self.index64(e.a), self.index64(e.b))
+        before = self.reads
+        if type(e) in _ARITH and str(e.dtype) == "int32":
+            out = self.fn.binary(_ARITH[type(e)], self.index64(e.a), self.index64(e.b))
         else:
             out = resize(self.value(e), 64, e.dtype.kind == "int")
         self.remember(key, out)
-        if e in self.from_memory:
+        if self.reads != before:
             self.from_memory.add(key)
         return out
 
@@ -434,18 +409,6 @@ class Expressions(Memory):
         fn.line(f"store ptr {self.module.string(message)}, ptr %status, align 8")
         fn.jump("exit")
         fn.start(good)
-
-
-def _combine(t: Any, a: Range, b: Range, bits: int) -> Range | None:
-    if t is Add:
-        low, high = a[0] + b[0], a[1] + b[1]
-    elif t is Sub:
-        low, high = a[0] - b[1], a[1] - b[0]
-    else:
-        corners = (a[0] * b[0], a[0] * b[1], a[1] * b[0], a[1] * b[1])
-        low, high = min(corners), max(corners)
-    half = 1 << (bits - 1)
-    return (low, high) if -half <= low and high < half else None
 
 
 _X = Expressions

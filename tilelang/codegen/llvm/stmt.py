@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 UNROLL_NODES = 40_000  # an unrolled body times its trips: beyond it the loop stays a loop
 _INT32_MAX = 2**31 - 1
+BLOCK_LINES = 1500
 
 
 class Statements(Expressions):
@@ -68,6 +69,17 @@ class Statements(Expressions):
     def sequence(self, s: Any) -> None:
         for x in s.stmts:
             self.run(x)
+            if len(self.fn.lines) - self.fn.block_start > BLOCK_LINES and self.fn.open:
+                self._split_block()
+
+    def _split_block(self) -> None:
+        """Ends a long block with a branch that LLVM cannot fold: its scheduler takes quadratic time
+        in the length of a block."""
+        fn = self.fn
+        status = fn.emit("load volatile ptr, ptr %status, align 8", "ptr")
+        rest = fn.label("rest")
+        fn.branch(status.cmp("eq", 0), rest, "exit")
+        fn.start(rest)
 
     def bind(self, s: Any) -> None:
         self.env[s.var] = self.value(s.value)

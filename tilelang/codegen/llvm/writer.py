@@ -238,6 +238,7 @@ class Function:
         self.lines: list[str] = []
         self.prologue: list[str] = []
         self.block = "entry"
+        self.block_start = 0  # line after its label
         self.open = True
         self._count = 0
 
@@ -432,7 +433,7 @@ class Function:
         if self.open:
             self.line(f"br label %{label}")
         self.lines.append(f"{label}:")
-        self.block, self.open = label, True
+        self.block, self.open, self.block_start = label, True, len(self.lines)
 
     def jump(self, label: str) -> None:
         if self.open:
