@@ -3,9 +3,13 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import Any
 
-from tests.codegen import llvm_support, test_llvm_dtypes, test_llvm_math
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.codegen import llvm_support, test_llvm_dtypes, test_llvm_math, test_llvm_statements
 from tests.codegen.test_llvm_kernels import *  # noqa: F403
 from tests.codegen.test_llvm_statements import *  # noqa: F403
 from tilelang.codegen.c import c_source
@@ -23,7 +27,7 @@ def on_c(monkeypatch: pytest.MonkeyPatch) -> None:
 @given(st.data())
 def test_integer_expressions(data: Any) -> None:
     """Fewer of them: each is a run of the C compiler."""
-    test_llvm_statements.test_integer_expressions.hypothesis.inner_test(data)  # type: ignore[attr-defined]
+    test_llvm_statements.test_integer_expressions.hypothesis.inner_test(data)
 
 
 @pytest.mark.parametrize("src", ["float32", "float16", "bfloat16", "float8_e4m3fn", "int8", "bool"])
