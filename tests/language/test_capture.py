@@ -186,6 +186,21 @@ def test_forms_of_tensor() -> None:
         assert part in text
 
 
+def test_what_a_function_knows_of_itself() -> None:
+    @T.prim_func
+    def named(A: T.Tensor((4,), "float32"), n: T.int32):
+        T.func_attr({"note": 1})
+        with T.Kernel(1):
+            T.clear(A)
+
+    assert named.attrs["global_symbol"] == named.name == "named"
+    assert named.attrs["note"] == 1
+    assert [p.name for p in named.params] == ["A", "n"]
+    assert list(named.buffer_map) == ["A"]
+    assert named.with_attr("x", 2).attrs["x"] == 2
+    assert "global_symbol" not in named.script()
+
+
 def test_missing_annotation() -> None:
     with pytest.raises(TypeMismatchError, match="parameter `x` of `f` has no tensor"):
 

@@ -322,7 +322,8 @@ class Printer:
         params = ", ".join(self.param(p) for p in f.params)
         self.line("@T.prim_func")
         self.line(f"def {f.name}({params}):")
-        attrs = {**f.attrs, **({"outputs": f.outputs} if f.outputs else {})}
+        named = {k: v for k, v in f.attrs.items() if (k, v) != ("global_symbol", f.name)}
+        attrs = {**named, **({"outputs": f.outputs} if f.outputs else {})}
         if attrs:
             self.depth += 1
             self.line(f"T.func_attr({self.value(attrs)})")

@@ -40,7 +40,8 @@ def finished_func(
     source = source_of(fn)
     span = Span.of(source.node, source.file, fn.__name__)
     span = Span(span.file, span.line, span.col, span.line, None, span.function)
-    func = PrimFunc(fn.__name__, tuple(params), t.finish(), outputs, t.attrs, span)
+    attrs = {"global_symbol": fn.__name__, **t.attrs}
+    func = PrimFunc(fn.__name__, tuple(params), t.finish(), outputs, attrs, span)
     _Scopes(func).check()
     return func
 

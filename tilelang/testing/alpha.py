@@ -11,7 +11,7 @@ from typing import Any
 from tilelang.ir import Buffer, Const, Node, PrimFunc, Seq, Stmt, Var, flatten
 
 _IGNORED = ("span",)
-_HIDDEN = ("spans",)
+_HIDDEN = ("spans", "global_symbol")  # not printed
 
 
 def difference(a: PrimFunc, b: PrimFunc) -> str | None:
