@@ -67,7 +67,7 @@ from .c_lanes import CModule, c_float
 from .c_memory import CMemory
 from .cfamily import ATOM, UNARY, string_literal
 from .llvm.calls import CALLS
-from .llvm.memory import SMALL, STACK_LIMIT
+from .llvm.memory import SMALL, STACK_LIMIT, STACK_LIMIT_SMALL
 from .llvm.types import is_narrow, pattern
 from .names import C_RESERVED, words
 from .wrapping import Wrapping
@@ -348,8 +348,8 @@ class CPrinter(CMemory):
         elif "offset" in s.annotations:
             self._arena = max(self._arena, s.annotations["offset"] + size)
             self.line(f"{own}* const {name} = ({own}*)(scratch + {s.annotations['offset']});")
-        elif size <= SMALL or self._stack + size <= STACK_LIMIT:
-            self._stack += size if size > SMALL else 0
+        elif self._stack + size <= (STACK_LIMIT_SMALL if size <= SMALL else STACK_LIMIT):
+            self._stack += size
             items = size if buffer.dtype.bits < 8 else count
             self.line(f"{own} {name}[{max(1, items)}] __attribute__((aligned(64)));")
         else:

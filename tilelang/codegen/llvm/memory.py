@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 ALIGNMENT = 64
 STACK_LIMIT = 64 << 10  # threads of a pool have small stacks
-SMALL = 4 << 10  # a register array: on the stack whatever else is there, so that it can become SSA
+SMALL = 4 << 10  # a register array: it can become SSA only on the stack, so it has more room there
+STACK_LIMIT_SMALL = 4 * STACK_LIMIT
 
 
 class Memory(State):
@@ -43,9 +44,8 @@ class Memory(State):
         if "offset" in annotations:
             self.arena = max(self.arena, annotations["offset"] + size)
             pointer = self.scratch_pointer("%arena", annotations["offset"])
-        elif size <= SMALL or self.stack + size <= STACK_LIMIT:
-            if size > SMALL:
-                self.stack += size
+        elif self.stack + size <= (STACK_LIMIT_SMALL if size <= SMALL else STACK_LIMIT):
+            self.stack += size
             name = "%" + self.fn.name("a.")
             self.fn.prologue.append(f"  {name} = alloca [{size} x i8], align {ALIGNMENT}")
             pointer = Value(self.fn, name, "ptr")
