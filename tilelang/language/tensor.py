@@ -139,7 +139,9 @@ class _TensorAnnotation:
                 span=_here(),
                 help="give one stride per dimension",
             )
-        return TensorSpec(dims, as_dtype(dtype, self._name), steps, scope or self._scope)
+        kind = as_dtype(dtype, self._name)
+        element = DType("int64") if kind.is_handle else kind  # a table of addresses
+        return TensorSpec(dims, element, steps, scope or self._scope)
 
     def __repr__(self) -> str:
         return self._name
