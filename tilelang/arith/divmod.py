@@ -103,7 +103,7 @@ def _div_multiples(f: Facts, s: Linear, d: int, dtype: DType) -> Linear | None:
 
 def _div_known_multiples(f: Facts, s: Linear, d: int, dtype: DType) -> Linear | None:
     """(M + y) // d == M // d + y // d for M known to be divisible by d."""
-    kept, rest = s.split(lambda a, k: is_multiple(f, Linear(0, {a: k}), d))
+    kept, rest = s.split(lambda a, k: f.divides(d, a, k))
     if not kept.terms or (rest.is_const and not rest.const):
         return None
     return floordiv(f, kept, d, dtype).plus(floordiv(f, rest, d, dtype))
@@ -149,13 +149,13 @@ def _div_peel(f: Facts, s: Linear, d: int, dtype: DType) -> Linear | None:
 
 def _shared(f: Facts, s: Linear, d: int) -> list[int]:
     """Candidate granularities: what d has in common with the terms' moduli, largest first."""
-    found = {gcd(d, f.residue(Linear(0, {a: k}))[0]) for a, k in s.terms.items()}
+    found = {gcd(d, k * f.atom_residue(a)[0]) for a, k in s.terms.items()}
     return sorted(found - {1, 0}, reverse=True)
 
 
 def _peel(f: Facts, s: Linear, g: int) -> tuple[Linear, Linear]:
     """(terms known to be divisible by g, the rest with the constant)."""
-    return s.split(lambda a, k: k % g == 0 or is_multiple(f, Linear(0, {a: k}), g))
+    return s.split(lambda a, k: f.divides(g, a, k))
 
 
 # -------------------------------------------------------------------------------------- remainder
@@ -165,9 +165,9 @@ def _reduced(f: Facts, s: Linear, d: int) -> Linear:
     """Coefficients and constant modulo d; inner remainders that d divides dropped."""
     out = Linear(s.const % d)
     for a, k in s.terms.items():
-        m, r = f.residue(Linear(0, {a: k}))
-        if m % d == 0:
-            out = out.shifted(r % d)
+        m, r = f.atom_residue(a)
+        if k * m % d == 0:
+            out = out.shifted(k * r % d)
             continue
         k = k % d if k >= d or k <= -d else k
         inner = _by_const(a, FloorMod)

@@ -173,7 +173,7 @@ class Facts:
     # --------------------------------------------------------------- used by the modules of arith
 
     def linear(self, e: Expr) -> Linear:
-        return normal.linear(self, e)
+        return self.linear_memo.get(e) or normal.linear(self, e)
 
     def expression(self, s: Linear, dtype: DType) -> Expr | None:
         return normal.expression(self, s, dtype)
@@ -187,6 +187,12 @@ class Facts:
     def rank(self, e: Expr) -> int:
         """The order in which atoms were first met: a canonical order of terms."""
         return self.ranks.setdefault(e, len(self.ranks))
+
+    def meet(self, s: Linear) -> None:
+        """Ranks the terms of a sum, as writing it out would."""
+        if len(s.terms) > 1:
+            for a in s.terms:
+                self.rank(a)
 
     def product_of(self, parts: list[Expr]) -> Linear:
         out = Linear(1)
@@ -226,6 +232,13 @@ class Facts:
             if m == 1:
                 return 1, 0
         return (m, r % m) if m else (0, r)
+
+    def divides(self, n: int, a: Expr, k: int) -> bool:
+        """Is the term k * a certainly a multiple of `n`?"""
+        if k % n == 0:
+            return True
+        m, r = self.atom_residue(a)
+        return k * m % n == 0 and k * r % n == 0
 
     def atom_residue(self, a: Expr) -> Residue:
         hit = self.residue_memo.get(a)

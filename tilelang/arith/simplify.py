@@ -134,11 +134,12 @@ def _arithmetic(f: Facts, e: Any) -> Expr:
         return _bounded(f, e)
     kept = _chain(f, e) if type(e) in _CHAIN else inside(f, e)
     normal_form = f.linear(e)
-    if _least_cost(f, normal_form) > cost(f, kept):
-        return kept
-    new = expression(f, normal_form, e.dtype)
     # a quotient taken apart, (8*c + t) // 4 = 2*c + t // 4, costs the same; loops hoist a part
     worth = 0 if type(e) is FloorDiv else 1
+    if _least_cost(f, normal_form) + worth > cost(f, kept):
+        f.meet(normal_form)
+        return kept
+    new = expression(f, normal_form, e.dtype)
     return kept if new is None or cost(f, new) + worth > cost(f, kept) else new
 
 
@@ -205,20 +206,15 @@ def _coarse(f: Facts, kind: Any, s: Linear) -> Linear:
 
 def _floored(f: Facts, t: Linear) -> tuple[Linear, int]:
     """(u, g): t >= 0 exactly if u >= 0, which is u + g > 0; u lacks what cannot matter."""
-    moduli = {f.residue(Linear(0, {a: k}))[0] for a, k in t.terms.items()}
+    moduli = {abs(k * f.atom_residue(a)[0]) for a, k in t.terms.items()}
     for g in sorted(moduli - {0, 1}, reverse=True):
-        big, small = t.split(lambda a, k: _multiple(f, a, k, g))  # noqa: B023
+        big, small = t.split(lambda a, k: f.divides(g, a, k))  # noqa: B023
         lo, hi = f.interval(small)
         if big.terms and lo is not None and hi is not None and lo // g == hi // g:
             common = gcd(big.content(), g)
             return big.shifted(lo // g * g).divided(common), g // common
     common = t.content()
     return (t.divided(common) if common > 1 else t), 1
-
-
-def _multiple(f: Facts, a: Expr, k: int, g: int) -> bool:
-    m, r = f.residue(Linear(0, {a: k}))
-    return m % g == 0 and r % g == 0
 
 
 _MIRROR: dict[Any, Any] = {EQ: EQ, NE: NE, LT: GT, GT: LT, LE: GE, GE: LE}
