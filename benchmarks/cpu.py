@@ -249,6 +249,9 @@ MEASUREMENTS: dict[str, Callable[..., dict[str, float]]] = {
 
 def bars() -> list[Bar]:
     """Every bar that this machine can measure; printed as they come."""
+    sys.path.insert(0, str(ROOT))
+    from tilelang.target.detect import cuda_devices
+
     out: list[Bar] = []
 
     def add(*args: Any, **kw: Any) -> None:
@@ -268,7 +271,9 @@ def bars() -> list[Bar]:
         for name in ("matmul", "attention"):
             add(f"visits per node, {name}, {target}", v[name], "visits", 60)
         add(f"twice the program, {target}", v["doubled"], "x visits", 2.1)
-    for target, limit in zip(("llvm", *CUDA), (0.2, 1.2, 1.6), strict=True):
+    # A machine with a GPU has a faster processor, and NVRTC is most of that time.
+    hopper = 0.7 if cuda_devices() else 1.6
+    for target, limit in zip(("llvm", *CUDA), (0.2, 1.2, hopper), strict=True):
         t = repeated("cold_compile", target)
         note = f"processor {t['cpu']:.2f} s"
         add(f"cold compile of the matmul, {target}", t["seconds"], "s", limit, note=note)

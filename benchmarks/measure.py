@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import platform
 import statistics
 import subprocess
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -125,10 +127,10 @@ def machine() -> dict[str, Any]:
         "python": platform.python_version(),
         "cpu": _cpu_name(),
     }
-    commit = subprocess.run(
-        ["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False
-    ).stdout.strip()
-    out["commit"] = commit or "unknown"
+    out["commit"] = _commit()
+    out["cores"] = os.cpu_count()
+    out["load"] = [round(x, 2) for x in os.getloadavg()]
+    out["packages"] = {p: version(p) for p in ("numpy", "llvmlite", "apache-tvm-ffi")}
     try:
         import torch
     except ImportError:
@@ -141,6 +143,16 @@ def machine() -> dict[str, Any]:
             query, capture_output=True, text=True, check=False
         ).stdout.strip()
     return out
+
+
+def _commit() -> str:
+    """Of the checkout; BENCH_COMMIT names it where a copy without its history is measured."""
+    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
+    try:
+        found = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    except OSError:
+        found = ""
+    return found.strip() or os.environ.get("BENCH_COMMIT", "unknown")
 
 
 def _cpu_name() -> str:

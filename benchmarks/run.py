@@ -11,7 +11,6 @@ import json
 import os
 import subprocess
 import sys
-from importlib.metadata import version
 from pathlib import Path
 
 import cpu
@@ -23,11 +22,7 @@ HERE = Path(__file__).parent
 def main() -> int:
     folder = Path(os.environ.get("OUT", HERE / "results"))
     folder.mkdir(parents=True, exist_ok=True)
-    machine = measure.machine() | {
-        "cores": os.cpu_count(),
-        "load": [round(x, 2) for x in os.getloadavg()],
-        "packages": {p: version(p) for p in ("numpy", "llvmlite", "apache-tvm-ffi")},
-    }
+    machine = measure.machine()
     print(json.dumps(machine, indent=1))
     found = cpu.bars()
     data = {"machine": machine, "bars": [b.as_json() for b in found]}
