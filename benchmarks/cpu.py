@@ -169,7 +169,8 @@ def cold_compile(target: str) -> dict[str, float]:
     dtype = "float32" if target == "llvm" else "float16"
     n = 256
     args: list[Any] = [np.zeros(s, dtype) for s in ((n, n), (n, n), n)]
-    device = target != "llvm" and bool(cuda_devices())
+    arch = 0 if target == "llvm" else Target(target).arch
+    device = arch in {d.arch for d in cuda_devices()}  # a cubin runs on its own architecture only
     if device:
         import torch
 

@@ -16,7 +16,7 @@ import subprocess
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -130,7 +130,7 @@ def machine() -> dict[str, Any]:
     out["commit"] = _commit()
     out["cores"] = os.cpu_count()
     out["load"] = [round(x, 2) for x in os.getloadavg()]
-    out["packages"] = {p: version(p) for p in ("numpy", "llvmlite", "apache-tvm-ffi")}
+    out["packages"] = {p: _version(p) for p in ("numpy", "llvmlite", "apache-tvm-ffi")}
     try:
         import torch
     except ImportError:
@@ -143,6 +143,13 @@ def machine() -> dict[str, Any]:
             query, capture_output=True, text=True, check=False
         ).stdout.strip()
     return out
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
 
 
 def _commit() -> str:
@@ -169,4 +176,5 @@ def _cpu_name() -> str:
 def save(path: Path, rows: Sequence[Row], **more: Any) -> None:
     """The rows as JSON, with the machine, versions and commit."""
     data = {"machine": machine(), **more, "rows": [asdict(r) for r in rows]}
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
