@@ -364,6 +364,15 @@ def test_the_entry_encodes_a_descriptor_only_when_something_changed(fake: Fake) 
     assert patterns == [0x41, 0x41, 0x41, 0x42, 0x43]
 
 
+def test_an_empty_tensor_is_not_described(fake: Fake, run: Run) -> None:
+    """The driver refuses extents of 0; the launch itself is not at fault (K = 0 in a matmul)."""
+    f = run(tma_program())
+    fake.set("fake_num_params", 1)
+    f(zeros(4, 0, dtype="float16"))
+    assert not fake.maps
+    assert fake.launches[0].params[0] == 0
+
+
 def test_a_refused_descriptor_is_explained(fake: Fake) -> None:
     entry = load_entry(entry_module(tma_program()), call_spec(tma_program()), True)
     fake.set("fake_fail", 1)

@@ -12,6 +12,7 @@ through the exported function `state_name(program)`, and puts the loader there.
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from tilelang.errors import LanguageError
@@ -67,6 +68,7 @@ class CudaLaunches:
         self.w = w
         self.program = program
         w.extern("memcpy", Externs("ptr", ("ptr", "ptr", "i64")))
+        w.extern("memset", Externs("ptr", ("ptr", "i32", "i64")))
         self.state = w.memory("tl_cuda_state", state_size(len(program.launches)), 64)
         self.device: Value | None = None
         self.stream: Value | None = None
@@ -212,13 +214,31 @@ class CudaLaunches:
     # -------------------------------------------------------------------------------- TMA
 
     def _tensor_map(self, a: Arguments, m: TensorMap) -> Value:
-        """A descriptor, encoded when the tensor's address, shape or strides are new.
+        """The descriptor's place. The driver cannot describe an empty tensor: a kernel that is
+        launched with one has no tile of it to copy, and is given zeros, which the TMA unit refuses.
+        """
+        w = self.w
+        dims = [a.exprs(e) for e in m.dims]
+        copy = w.stack(_MAP_BYTES, _MAP_ALIGN, hint="descriptor")
+
+        def blank() -> Value:
+            return w.call("memset", [copy, w.number(0, "i32"), w.number(_MAP_BYTES)], "map")
+
+        empty = self._any([w.compare("eq", d, w.number(0)) for d in dims])
+        w.choose(empty, blank, lambda: self._cached_map(a, m, dims, copy), "map")
+        return copy
+
+    def _any(self, conditions: list[Value]) -> Value:
+        return reduce(lambda x, y: self.w.op("or", x, y), conditions)
+
+    def _cached_map(self, a: Arguments, m: TensorMap, dims: list[Value], copy: Value) -> Value:
+        """Fills `copy` with a descriptor that is encoded when the tensor's address, shape or
+        strides are new.
 
         The last few are kept, found by the address; a lock guards them, and what the launch reads
         is a copy of our own.
         """
         w = self.w
-        dims = [a.exprs(e) for e in m.dims]
         bits = m.buffer.dtype.bits
         strides = [self._bytes(a.exprs(e), bits) for e in m.strides[1:]]
         data = w.convert(a.data[m.buffer], "i64")
@@ -228,13 +248,13 @@ class CudaLaunches:
         lock = w.memory(f"tma_lock_{m.buffer.name}", 4, 4)
         way = w.op("and", w.op("lshr", data, w.number(9)), w.number(_CACHE_WAYS - 1))
         slot = w.offset(cache, w.op("mul", way, w.number(slot_bytes)), "slot")
-        copy = w.stack(_MAP_BYTES, _MAP_ALIGN, hint="descriptor")
         w.lock(lock)
-        stale: Value | None = None
-        for i, v in enumerate(key):
-            differs = w.compare("ne", w.load("i64", slot, _MAP_BYTES + 8 * i), v)
-            stale = differs if stale is None else w.op("or", stale, differs)
-        assert stale is not None
+        stale = self._any(
+            [
+                w.compare("ne", w.load("i64", slot, _MAP_BYTES + 8 * i), v)
+                for i, v in enumerate(key)
+            ]
+        )
         code = w.choose(
             stale, lambda: self._encode(a, m, slot, key, dims, strides), lambda: w.number(0, "i32"),
             "code",

@@ -205,11 +205,14 @@ class Driver:
         box: Sequence[int], swizzle: int,
     ) -> TensorMapStruct:  # fmt: skip
         """Encodes a descriptor. dims, box: elements, innermost first; strides: bytes, of dims[1:];
-        swizzle: 0, 32, 64 or 128 bytes."""
+        swizzle: 0, 32, 64 or 128 bytes. The driver cannot describe an empty tensor: its descriptor
+        is all zeros, which the TMA unit refuses."""
         room = (ctypes.c_char * (ctypes.sizeof(TensorMapStruct) + 64))()
         offset = -ctypes.addressof(room) % 64
         out = TensorMapStruct.from_buffer(room, offset)
         rank = len(dims)
+        if 0 in dims:
+            return out
         self.call(
             "cuTensorMapEncodeTiled",
             byref(out),

@@ -132,7 +132,7 @@ def _exportable(args: tuple[Any, ...], spec: CallSpec, writes: set[int]) -> list
     is."""
     out, changed = [], False
     for at, x in enumerate(args):
-        if is_numpy(x) and (not x.flags.writeable or x.dtype.kind == "V"):
+        if is_numpy(x) and (not x.flags.writeable or x.dtype.isbuiltin != 1):
             if not x.flags.writeable and at in writes:
                 indices = range(len(spec.params)) if len(args) == len(spec.params) else spec.inputs
                 raise ArgumentValueError(

@@ -85,6 +85,7 @@ void check_form(Block& block, Fiber& fiber, const TmaOperation& op, int rank, co
   else if (reinterpret_cast<uintptr_t>(map.base) % 16)
     wrong = "the tensor's address is not a multiple of 16";
   for (int d = 0; d < map.rank && !wrong; ++d) {
+    if (map.dims[d] == 0) wrong = "the tensor is empty and has no descriptor";
     if (map.box[d] == 0 || map.box[d] > 256) wrong = "an extent of the box is not 1 to 256";
     if (d > 0 && map.strides[d - 1] % 16)
       wrong = "a stride of the tensor is not a multiple of 16 bytes";

@@ -101,6 +101,8 @@ def _geometry(op: Copy, g: Region, s: Region, ctx: LowerContext) -> str | None:
     rank = len(g.buffer.shape)
     if rank > MAX_RANK:
         return f"{g.buffer.name} has more than {MAX_RANK} dimensions"
+    if any(is_const(e, 0) for e in g.buffer.shape):
+        return f"{g.buffer.name} is empty"
     each = ALIGN * 8 // g.dtype.bits
     strides = g.buffer.effective_strides()
     if const_int(strides[-1]) != 1:
