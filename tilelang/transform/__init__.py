@@ -31,7 +31,7 @@ def _on_cpu(ctx: PassContext) -> bool:
 
 
 def _warp_specialized(ctx: PassContext) -> bool:
-    return ctx.target.is_cuda and ctx.target.arch >= 90 and ctx.options.warp_specialize
+    return ctx.target.has_wgmma and ctx.options.warp_specialize
 
 
 def _run(module: str) -> Callable[[Any, PassContext], Any]:
