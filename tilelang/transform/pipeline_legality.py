@@ -43,7 +43,7 @@ def may_run_ahead(
 ) -> bool:
     """`guarded` is a copy from global memory to a shared buffer (maybe under conditions) that reads
     nothing the loop changes, whose buffer nothing else writes, reads before it, or uses outside the
-    loop."""
+    loop. One that nobody reads has no consumer to run ahead of, and nothing that waits for it."""
     copy = inner if inner is not None else guarded
     if type(copy) is not TileStmt or copy.op.name != "copy":
         return False
@@ -57,6 +57,8 @@ def may_run_ahead(
         return False
     inside = effects(Seq(tuple(body)))
     if inside.opaque or any(a.buffer.root() is src.buffer.root() for a in inside.writes):
+        return False
+    if not any(a.buffer.root() is dst.buffer for a in inside.reads):
         return False
     if not _closed(guarded, loop, inside):
         return False
