@@ -18,7 +18,9 @@ effects).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from heapq import heappop, heappush
+from itertools import islice
 from typing import Any
 
 from tilelang.errors import LayoutError
@@ -81,6 +83,8 @@ class Inference:
         self.nests: list[Parallel] = []
         self.reductions: list[Any] = []
         self.views: list[Buffer] = []
+        self.steps: list[tuple[Callable[[Any], bool], Any]] = []
+        self.meets: dict[Buffer, list[int]] = {}
         self.fixed: set[Buffer] = set()
         self.bulk_stores = False
 
@@ -89,7 +93,8 @@ class Inference:
         self._user_layouts()
         body = self._expand(s.body, self.ctx.threads)
         self.views = [b for b in self._fragments(body) if b.view_of is not None]
-        self._propagate()
+        self._list_steps()
+        self._propagate(range(len(self.steps)))
         self._choose_rest(body)
         self._check_views()
         body = Finish(self).visit(body)
@@ -185,17 +190,38 @@ class Inference:
 
     # ------------------------------------------------------------------------------ propagation
 
-    def _propagate(self) -> None:
-        """To a fixed point; each round gives at least one fragment its layout, so it ends."""
-        changed = True
-        while changed:
-            changed = False
-            for n in self.nests:
-                changed = self._through_nest(n) or changed
-            for r in self.reductions:
-                changed = self._through_reduction(r.op) or changed
-            for v in self.views:
-                changed = self._through_view(v) or changed
+    def _list_steps(self) -> None:
+        """What can give a fragment its layout, and which of it each fragment meets."""
+        for n in self.nests:
+            self._step(self._through_nest, n, [a.buffer for a in fragment_accesses(n)])
+        for r in self.reductions:
+            self._step(self._through_reduction, r.op, [r.op.src.buffer, r.op.dst.buffer])
+        for v in self.views:
+            self._step(self._through_view, v, [v, v.view_of])
+
+    def _step(self, step: Callable[[Any], bool], what: Any, buffers: Iterable[Any]) -> None:
+        for b in dict.fromkeys(buffers):
+            self.meets.setdefault(b, []).append(len(self.steps))
+        self.steps.append((step, what))
+
+    def _propagate(self, steps: Iterable[int]) -> None:
+        """These steps, and again those that meet a fragment that has got its layout: in rounds, to
+        a fixed point."""
+        queue = [(0, n) for n in steps]
+        queued = set(queue)
+        while queue:
+            turn, n = at = heappop(queue)
+            queued.remove(at)
+            known = len(self.layouts)
+            step, what = self.steps[n]
+            if not step(what):
+                continue
+            for b in islice(self.layouts, known, None):
+                for m in self.meets.get(b, ()):
+                    again = (turn + (m <= n), m)
+                    if again not in queued:
+                        queued.add(again)
+                        heappush(queue, again)
 
     def _through_nest(self, n: Parallel) -> bool:
         accesses = fragment_accesses(n)
@@ -278,22 +304,17 @@ class Inference:
 
     def _choose_rest(self, body: Stmt) -> None:
         """Free choice, the largest fragment first: what it decides for the others matters most."""
-        while True:
-            free = [b for b in self._fragments(body) if b not in self.layouts]
-            if not free:
-                return
-            best = max(free, key=lambda b: prod(b.static_shape or (1,)))
-            self.layouts[best] = default_fragment(best, self._threads_of(best), self.nests)
-            self._propagate()
+        for b in sorted(self._fragments(body), key=lambda b: -prod(b.static_shape or (1,))):
+            if b in self.layouts:
+                continue
+            steps = self.meets.get(b, [])
+            nests = [self.nests[n] for n in steps if n < len(self.nests)]
+            threads = self.threads[nests[0]] if nests else self.ctx.threads
+            self.layouts[b] = default_fragment(b, threads, nests)
+            self._propagate(steps)
 
     def _fragments(self, body: Stmt) -> list[Buffer]:
         return [x.buffer for x in walk(body) if type(x) is Alloc and x.buffer.is_fragment]
-
-    def _threads_of(self, b: Buffer) -> int:
-        for n in self.nests:
-            if any(a.buffer is b for a in fragment_accesses(n)):
-                return self.threads[n]
-        return self.ctx.threads
 
     # ------------------------------------------------------------------------------ plans
 
@@ -319,7 +340,7 @@ class Inference:
         layout = (
             given
             if isinstance(given, Fragment)
-            else default_fragment(n, self.threads[n], self.nests, shape)
+            else default_fragment(n, self.threads[n], (n,), shape)
         )
         return LoopPlan(layout, n.vars, vector_run(layout, n.vars, n.vars))
 

@@ -16,6 +16,7 @@ saves a quarter of the arena, or is needed to fit, the barrier is inserted.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -147,8 +148,14 @@ class _Fences:
             return a.last < b.first
         lo = a.last
         if "cp_async" in a.units:
-            lo = min((w for w in self.waits if w > lo), default=b.first)
-        return any(lo < n < b.first for n in self.barriers)
+            lo = _after(self.waits, lo, b.first)
+        return _after(self.barriers, lo, b.first) < b.first
+
+
+def _after(places: list[int], lo: int, otherwise: int) -> int:
+    """The first of the places (in order) beyond `lo`."""
+    n = bisect_right(places, lo)
+    return places[n] if n < len(places) else otherwise
 
 
 def _existing(top: list[Stmt]) -> _Fences:
