@@ -17,7 +17,7 @@ import os
 import shlex
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, Self, TypeVar, cast, overload
@@ -177,6 +177,8 @@ class Options:
                     code="TL0502",
                 )
             set_by[row.option] = key.value
+            if row.option in _NOT_YET and parsed != cls.__dataclass_fields__[row.option].default:
+                _warn_once(f"pass config {key.value!r}", _NOT_YET[row.option])
         values.setdefault("race_check", env.TILELANG_ENABLE_DATA_RACE_CHECK)
         return cls(**values)
 
@@ -187,7 +189,37 @@ class Options:
 
 def option_rows() -> list[KnobRow]:
     """The table of options, for the documentation."""
-    return [KnobRow(row.name, repr(row.default), row.metadata["doc"]) for row in fields(Options)]
+    return [KnobRow(row.name, repr(row.default), _doc(row)) for row in fields(Options)]
+
+
+def _doc(row: Field[Any]) -> str:
+    why = _NOT_YET.get(row.name)
+    return str(row.metadata["doc"]) + (f" No effect yet: {why}." if why else "")
+
+
+# Knobs that are parsed and have no effect yet, and why: whoever sets one is told.
+_ONE_THREAD = "a kernel runs on one thread of the CPU"
+_NO_TUNER = "there is no autotuner yet"
+_USE_DUMP = "use TILELANG_DUMP=all, and TILELANG_DUMP_DIR for files"
+_NO_FILES = "compilers use the system's temporary directory and leave nothing there"
+_NOT_YET: Mapping[str, str] = {
+    "vectorize_256": "128 bits is the widest access",
+    "init_check": "only the simulator and kernel.verify find reads of what nothing wrote",
+    "bounds_warning": "accesses that may be out of bounds are guarded, without a warning",
+    "race_check": "races are found by the target cuda-sim",
+    "TILELANG_ENABLE_DATA_RACE_CHECK": "races are found by the target cuda-sim",
+    "TILELANG_CPU_THREADS": _ONE_THREAD,
+    "TILELANG_AUTO_TUNING_DISABLE_CACHE": _NO_TUNER,
+    "TILELANG_AUTO_TUNING_CPU_UTILITIES": _NO_TUNER,
+    "TILELANG_AUTO_TUNING_CPU_COUNTS": _NO_TUNER,
+    "TILELANG_AUTO_TUNING_MAX_CPU_COUNT": _NO_TUNER,
+    "TILELANG_PASS_DIFF": _USE_DUMP,
+    "TILELANG_PASS_DIFF_OUTPUT": _USE_DUMP,
+    "TL_LOWER_TRACE": _USE_DUMP,
+    "TL_LOWER_TRACE_DIR": _USE_DUMP,
+    "TILELANG_TMP_DIR": _NO_FILES,
+    "TILELANG_CLEANUP_TEMP_FILES": _NO_FILES,
+}
 
 
 # --- pass_configs of the original -------------------------------------------------------------
@@ -483,7 +515,8 @@ class _Variable(Generic[T]):
     def row(self) -> KnobRow:
         """The row of this variable in the documentation."""
         shown = self.default.__doc__ or "" if callable(self.default) else repr(self.default)
-        return KnobRow(self.name, shown, self.doc)
+        why = _NOT_YET.get(self.name)
+        return KnobRow(self.name, shown, self.doc + (f" No effect yet: {why}." if why else ""))
 
 
 class _Ignored(_Variable[str]):
@@ -634,8 +667,9 @@ class Env:
         """
         for variable in _variables():
             ours = variable.name.startswith(("TILELANG_", "TL_"))
-            if isinstance(variable, _Ignored) and ours and os.environ.get(variable.name):
-                _warn_once(f"environment variable {variable.name}", variable.why)
+            why = variable.why if isinstance(variable, _Ignored) else _NOT_YET.get(variable.name)
+            if why and ours and os.environ.get(variable.name):
+                _warn_once(f"environment variable {variable.name}", why)
 
 
 def _variables() -> Iterator[_Variable[Any]]:

@@ -138,7 +138,9 @@ def test_an_output_without_any_input(backend: str) -> None:
 
 
 @pytest.mark.parametrize("backend", ["tvm_ffi", "ctypes"])
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float64", "int8", "int32"])
+@pytest.mark.parametrize(
+    "dtype", ["float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float64", "int8", "int32"]
+)
 def test_dtypes(backend: str, dtype: str) -> None:
     kernel = tilelang.compile(
         adder(5, 7, dtype), out_idx=-1, target="llvm", execution_backend=backend
@@ -502,17 +504,3 @@ def test_a_fully_typed_prim_func_gives_its_kernel() -> None:
     assert (a == -1).all()
     negate(a)
     assert (a == 1).all()
-
-
-def test_a_mixed_install_is_noticed(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
-    from tilelang.errors import CompatWarning
-    from tilelang.jit import compiler
-
-    (tmp_path / "tilelang-0.1.15.dist-info").mkdir()
-    monkeypatch.setattr(compiler, "__file__", str(tmp_path / "tilelang" / "jit" / "compiler.py"))
-    compiler._warn_of_mixed_install.cache_clear()
-    try:
-        with pytest.warns(CompatWarning, match=r"tilelang-0.1.15 is installed beside tilelang-py"):
-            tilelang.compile(adder(4, 4), target="llvm")
-    finally:
-        compiler._warn_of_mixed_install.cache_clear()

@@ -10,17 +10,15 @@ from __future__ import annotations
 import functools
 import logging
 import sys
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from tilelang.cache import cached
 from tilelang.config import Options, env
 from tilelang.engine import resolve_execution_backend
-from tilelang.errors import ArgumentTypeError, ArgumentValueError, CompatWarning
+from tilelang.errors import ArgumentTypeError, ArgumentValueError
 from tilelang.ir import Buffer, IRModule, PrimFunc
 from tilelang.target import canon_target_host, determine_target
 
@@ -45,8 +43,8 @@ def compile(
 ) -> JITKernel:
     """Compiles a PrimFunc, or takes it from the cache."""
     check_installation()
+    env.warn_ignored()
     func = _one_function(func)
-    _warn_of_mixed_install()
     found = determine_target(target, return_object=True)
     host = canon_target_host(found, target_host)
     requested = execution_backend or env.TILELANG_EXECUTION_BACKEND
@@ -59,21 +57,6 @@ def compile(
         options=options,
     )  # fmt: skip
     return kernel
-
-
-@functools.cache
-def _warn_of_mixed_install() -> None:
-    """PyPI's `tilelang` and this package share the import name: with both in one folder, files of
-    one stand in for files of the other."""
-    folder = Path(__file__).parents[2]
-    other = next(folder.glob("tilelang-*.dist-info"), None)
-    if other is not None:
-        warnings.warn(
-            f"the distribution {other.stem} is installed beside tilelang-py, under the same import"
-            " name: uninstall both and install one",
-            CompatWarning,
-            stacklevel=4,
-        )
 
 
 def _one_function(func: Any) -> PrimFunc:
