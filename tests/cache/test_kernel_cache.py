@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from tilelang.engine.callback import register_cuda_postproc, unregister_postproc
 from tilelang.ir import PrimFunc
 from tilelang.jit import kernel as kernel_module
 from tilelang.target import Target
+from tilelang.target.detect import Device
 
 LLVM = Target("llvm")
 
@@ -123,6 +125,69 @@ def test_the_key_depends_on_everything() -> None:
         key_of(scale(8).with_attr("import_source", "int f();")),
     ]
     assert len(set(keys)) == len(keys)
+
+
+def turned(how: Callable[[Any, Any], Any]) -> PrimFunc:
+    """A shared tile whose layout is no sum of digits."""
+
+    @T.prim_func
+    def main(A: T.Tensor((16, 24), "float32")):
+        with T.Kernel(1, threads=32):
+            s = T.alloc_shared((16, 24), "float32")
+            T.annotate_layout({s: how})
+            T.copy(A, s)
+
+    return main
+
+
+def held(how: Callable[[Any, Any], Any]) -> PrimFunc:
+    """The same for a fragment."""
+
+    @T.prim_func
+    def main(A: T.Tensor((16, 24), "float32")):
+        with T.Kernel(1, threads=32):
+            f = T.alloc_fragment((16, 24), "float32")
+            T.annotate_layout(
+                {f: T.Fragment((16, 24), forward_thread_fn=how, forward_index_fn=lambda i, j: j)}
+            )
+            T.copy(A, f)
+
+    return main
+
+
+@pytest.mark.parametrize(
+    ("make", "one", "other"),
+    [
+        (turned, lambda i, j: i * 24 + (j + i) % 24, lambda i, j: i * 24 + (j + 5 * i) % 24),
+        (held, lambda i, j: (i + j) % 16, lambda i, j: (i + 3 * j) % 16),
+    ],
+)
+def test_layouts_that_are_tables_are_part_of_the_key(make: Any, one: Any, other: Any) -> None:
+    """Their text does not tell them apart."""
+    assert make(one).script() == make(other).script()
+    assert "T.opaque" in make(one).script()
+    keys = [key_of(make(how), target=Target("cuda-sim")) for how in (one, one, other)]
+    assert keys[0] == keys[1]
+    assert keys[0] is not None
+    assert keys[0] != keys[2]
+
+
+def test_what_the_text_does_not_tell_is_never_cached() -> None:
+    assert key_of(scale(8).with_attr("mine", object())) is None
+
+
+def test_the_multiprocessors_of_a_persistent_grid_are_part_of_the_key(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def keys(num_sms: int) -> list[str | None]:
+        devices = (Device(90, num_sms), Device(80, num_sms))
+        monkeypatch.setattr("tilelang.target.cuda_devices", lambda: devices)
+        names = ("cuda -arch=sm_90a", "cuda -arch=sm_80", "cuda-sim -arch=sm_90a")
+        return [key_of(scale(8), target=Target(name)) for name in names]
+
+    many, few = keys(132), keys(114)
+    assert many[0] != few[0]
+    assert many[1:] == few[1:]
 
 
 def test_a_hook_that_edits_the_source_is_never_cached() -> None:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The cache key: everything that a compiled kernel depends on, hashed.
 
-A pure function of the IR's text, the outputs, the options, the target (features of the CPU
-included), the versions of the tools, the ABI and our own sources: the same in every process, and
-complete.
+A pure function of the IR's text (and the content of what it only names), the outputs, the options,
+the target (features of the CPU included), the versions of the tools, the ABI and our own sources:
+the same in every process, and complete.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from tilelang.config import Options
 from tilelang.engine import BACKENDS
 from tilelang.engine.callback import postproc_key
 from tilelang.ir import PrimFunc
+from tilelang.ir.printer import Printer
 from tilelang.target import Target
 from tilelang.utils import installed_version
 
@@ -41,12 +42,15 @@ def cache_key(
     target_host: Target,
     options: Options,
 ) -> str | None:
-    """The key; None if the kernel must not be cached, because a hook edits its source."""
-    hook = postproc_key(target)
-    if hook is None:
+    """The key; None if the kernel must not be cached: a hook edits its source, or it depends on an
+    object whose content is unknown."""
+    printer = Printer()
+    text = printer.func(func)
+    opaque = [_content(v) for v in printer.opaque]
+    if postproc_key(target) is None or None in opaque:
         return None
     parts = [
-        f"format {FORMAT}", func.script(), _attributes(func), repr(list(out_idx)),
+        f"format {FORMAT}", text, *map(str, opaque), repr(list(out_idx)),
         execution_backend,
         target.key_text(), target_host.key_text(), options.key_text(), _versions(target),
         sources_hash(),
@@ -54,17 +58,13 @@ def cache_key(
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
-def _attributes(func: PrimFunc) -> str:
-    """What the text of the function does not show."""
-    return repr(sorted((str(k), _text(v)) for k, v in func.attrs.items()))
+def _content(value: Any) -> str | None:
+    """A hash of what the text prints as `T.opaque`; None for what is no layout table."""
+    from tilelang.layout import FragmentTable, LayoutTable  # few kernels name a table
 
-
-def _text(value: Any) -> str:
-    if isinstance(value, dict):
-        return repr([(str(k), _text(v)) for k, v in value.items()])
-    if isinstance(value, (list, tuple)):
-        return repr([_text(v) for v in value])
-    return str(value)
+    if isinstance(value, LayoutTable | FragmentTable):
+        return hashlib.sha256(value.content()).hexdigest()
+    return None
 
 
 @functools.cache

@@ -4,7 +4,7 @@
 Names are numbered in order of first appearance, so the text of a function is the same in every
 process (the cache key depends on it). `language.reader` reads the text of every stage back to an
 alpha-equivalent function; what it cannot read (a layout given as a Python function, a table) is
-printed as `T.opaque("...")`. Spans are not printed.
+printed as `T.opaque("...")`, and kept in `Printer.opaque`. Spans are not printed.
 """
 
 from __future__ import annotations
@@ -57,6 +57,7 @@ class Printer:
         self.taken: set[str] = {"T", *keyword.kwlist}
         self.lines: list[str] = []
         self.depth = 0
+        self.opaque: list[Any] = []
 
     def name(self, x: Var | Buffer) -> str:
         hit = self.names.get(x)
@@ -165,6 +166,7 @@ class Printer:
             return repr(v)
         if dataclasses.is_dataclass(v) and not isinstance(v, type):
             return self.data(v)
+        self.opaque.append(v)
         return f"T.opaque({getattr(v, '__qualname__', None) or repr(v)!r})"
 
     def data(self, v: Any) -> str:

@@ -192,6 +192,12 @@ class FragmentTable:
     def _key(self) -> tuple[Any, ...]:
         return self.shape, self.threads, self._owner.tobytes(), self._register.tobytes()
 
+    def content(self) -> bytes:
+        """The whole table, for the cache key: equal for equal tables."""
+        arrays = (self._owner.astype("<i8"), self._register.astype("<i8"))
+        head = repr((self.shape, self.threads, self.regs)).encode()
+        return b"".join((head, *(a.tobytes() for a in arrays)))
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, FragmentTable) and self._key() == other._key()
 
@@ -311,6 +317,10 @@ class LayoutTable:
 
     def _key(self) -> tuple[Any, ...]:
         return self.shape, self.size, self._addresses.tobytes()
+
+    def content(self) -> bytes:
+        """The whole table, for the cache key: equal for equal tables."""
+        return repr((self.shape, self.size)).encode() + self._addresses.astype("<i8").tobytes()
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, LayoutTable) and self._key() == other._key()

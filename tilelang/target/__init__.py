@@ -241,8 +241,10 @@ class Target:
 
     def key_text(self) -> str:
         """All that generated code may depend on, the CPU's features included: for the cache key."""
-        features = " ".join(sorted(self.cpu_features)) if self.is_cpu else ""
-        return f"{self._text}\n{features}"
+        if self.is_cpu:
+            return f"{self._text}\n{' '.join(sorted(self.cpu_features))}"
+        # the grid of a persistent kernel, which only warp specialization makes
+        return f"{self._text}\n{self.num_sms if self.has_wgmma else ''}"
 
 
 def _parse(spec: object) -> tuple[str, dict[str, str]]:
