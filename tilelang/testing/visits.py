@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How often a compilation looks at a node: its own speed, in a measure that no load disturbs.
+"""The work of a compilation, in measures that no load of the machine disturbs.
 
 In: a PrimFunc and a target. Out: the number of nodes it has and the number of times that lowering
-took one apart (read its children, or rewrote them), whichever traversal did it.
+took one apart (read its children, or rewrote them), whichever traversal did it; or the number of
+function calls that each pass made.
 """
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -15,7 +18,7 @@ from tilelang.engine import lower
 from tilelang.ir import PrimFunc
 from tilelang.ir.node import NODES, Node
 
-__all__ = ["Visits", "count_visits"]
+__all__ = ["Visits", "count_calls", "count_visits"]
 
 
 class Visits(NamedTuple):
@@ -64,3 +67,26 @@ def _counted(function: Callable[..., Any], count: list[int]) -> Callable[..., An
         return function(*args)
 
     return call
+
+
+def count_calls(func: PrimFunc, target: Any) -> Counter[str]:
+    """Function calls, of Python's own functions too, that lowering makes: by pass, and after the
+    last pass (printing) as "code"."""
+    total = 0
+    counts: Counter[str] = Counter()
+
+    def called(frame: object, event: str, what: object) -> None:
+        nonlocal total
+        total += event in ("call", "c_call")
+
+    def passed(name: str, result: object) -> None:
+        counts[name] += total - counts.total()
+
+    before = sys.getprofile()
+    sys.setprofile(called)
+    try:
+        lower(func, target, observe=passed)
+    finally:
+        sys.setprofile(before)
+    counts["code"] = total - counts.total()
+    return counts
