@@ -52,6 +52,7 @@ class _Program:
         self.draw = draw
         self.dtype = dtype
         self.threads = threads
+        self.large = large
         self.acc = "int32" if dtype == "int8" else "float32"
         sizes = st.sampled_from([64, 128]) if large else st.integers(1, 40)
         self.m, self.n, self.k = (draw(sizes) for _ in range(3))
@@ -143,8 +144,9 @@ class _Program:
     def product(self) -> Stmt:
         """A loop of products of new tiles into a new fragment."""
         ta, tb = self.draw(st.booleans()), self.draw(st.booleans())
-        steps = self.draw(st.integers(0, 3))
-        depth = max(steps * self.k - self.draw(st.integers(0, 2)), 0)
+        steps = self.draw(st.integers(1 if self.large else 0, 3))
+        cut = st.sampled_from([0, 8, 0, 1]) if self.large else st.integers(0, 2)
+        depth = max(steps * self.k - self.draw(cut), 0)
         a = self.tensor((depth, self.m) if ta else (self.m, depth), self.dtype)
         b = self.tensor((self.n, depth) if tb else (depth, self.n), self.dtype)
         a_shape, b_shape = (self.m, self.k), (self.k, self.n)
@@ -219,8 +221,9 @@ class _Program:
     # ------------------------------------------------------------------------------ control
 
     def loop(self, var: Var, steps: Any, body: Stmt) -> Stmt:
-        kind = self.draw(st.sampled_from(["serial", "pipelined"]))
-        notes = {"num_stages": self.draw(st.integers(0, 3))} if kind == "pipelined" else {}
+        kind = self.draw(st.sampled_from(["pipelined" if self.large else "serial", "pipelined"]))
+        fewest = 2 if self.large else 0
+        notes = {"num_stages": self.draw(st.integers(fewest, 3))} if kind == "pipelined" else {}
         return For(var, const(0), const(steps), body, kind, notes)
 
     def repeated(self) -> Stmt:
@@ -274,14 +277,14 @@ class _Program:
 
 @st.composite
 def programs(draw: Draw, large: bool = False) -> PrimFunc:
-    """A kernel; all its parameters are given, outputs are changed in place. large: with tiles that
-    tensor cores take whole."""
-    dtype = draw(st.sampled_from(["float32", "float16", "bfloat16", "int8"]))
+    """A kernel; all its parameters are given, outputs are changed in place. large: a pipelined
+    product of tiles that tensor cores take whole, and what may follow it."""
+    dtype = draw(st.sampled_from([*([] if large else ["float32"]), "float16", "bfloat16", "int8"]))
     p = _Program(draw, dtype, draw(st.sampled_from([128, 256] if large else [32, 64, 128])), large)
-    body = [draw(st.sampled_from([p.load, p.product]))()]
+    body = [p.product() if large else draw(st.sampled_from([p.load, p.product]))()]
     more = st.sampled_from([
         p.load, p.load_elements, p.product, p.chained_product, p.elementwise, p.elementwise,
         p.reduce, p.through_shared, p.convert, p.box, p.fill, p.repeated, p.conditional,
         p.masked_pipeline, p.counted,
     ])  # fmt: skip
-    return p.finish(body + [draw(more)() for _ in range(draw(st.integers(0, 6)))])
+    return p.finish(body + [draw(more)() for _ in range(draw(st.integers(0, 3 if large else 6)))])

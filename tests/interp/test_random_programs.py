@@ -19,7 +19,7 @@ from tilelang.testing.compare import assert_close, check_same
 
 def _for_programs(count: int, check: Callable[[PrimFunc], None], large: bool = False) -> None:
     settings(max_examples=count, suppress_health_check=list(HealthCheck))(
-        given(programs())(check)
+        given(programs(large))(check)
     )()
 
 
@@ -34,15 +34,18 @@ def test_lowering_keeps_the_meaning(target: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("target", "count", "large"),
+    ("target", "count", "instruction"),
     [
-        ("llvm", 12, False),
-        ("cuda-sim -arch=sm_80", 4, False),
-        ("cuda-sim -arch=sm_90a", 3, False),
-        ("cuda-sim -arch=sm_90a", 3, True),
+        ("llvm", 12, ""),
+        ("cuda-sim -arch=sm_80", 4, ""),
+        ("cuda-sim -arch=sm_90a", 3, ""),
+        ("cuda-sim -arch=sm_80", 10, "tl::mma_m"),
+        ("cuda-sim -arch=sm_90a", 16, "tl::wgmma_m"),
     ],
 )
-def test_compiled_code_keeps_the_meaning(target: str, count: int, large: bool) -> None:
+def test_compiled_code_keeps_the_meaning(target: str, count: int, instruction: str) -> None:
+    sources: list[str] = []
+
     def check(func: PrimFunc) -> None:
         want, got = inputs(func), inputs(func)
         tile.run(func, *want)
@@ -50,8 +53,10 @@ def test_compiled_code_keeps_the_meaning(target: str, count: int, large: bool) -
             kernel = tilelang.compile(func, target=target)
         except ResourceError:  # more shared memory than a block has: refused, and rightly
             return
+        sources.append(kernel.get_kernel_source())
         kernel(*got)
         for n, (x, y) in enumerate(zip(got, want, strict=True)):
             assert_close(x, y, 1e-4, 1e-4, f"parameter {n}")
 
-    _for_programs(count, check, large)
+    _for_programs(count, check, large=bool(instruction))
+    assert sum(instruction in source for source in sources) >= 3
