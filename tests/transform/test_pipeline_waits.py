@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,11 +20,12 @@ import tilelang.language as T
 from tilelang.config import Options
 from tilelang.errors import OptionError
 from tilelang.interp import tile
-from tilelang.ir import PrimFunc, session
+from tilelang.ir import Builder, PrimFunc, session
 from tilelang.target import Target
 from tilelang.testing import kernels as zoo
 from tilelang.testing.golden import check_golden
-from tilelang.transform import PIPELINE, PassContext, reinterned, run_passes
+from tilelang.transform import PIPELINE, PassContext, reinterned, run_passes, warp_roles
+from tilelang.transform.ring import Item, Ring
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "pipeline"
 AMPERE, HOPPER = "cuda-sim -arch=sm_80", "cuda-sim -arch=sm_90a"
@@ -189,18 +191,45 @@ def test_any_trip_count(trips: int, stages: int) -> None:
     np.testing.assert_array_equal(c.astype(np.float32), a.astype(np.float32) @ b.astype(np.float32))
 
 
-def test_wait_zero_everywhere_is_noticed() -> None:
-    """The goldens hold distances: a compiler that always waited for everything would not pass."""
-    distances = {
-        name: re.findall(
-            r"cp_async_wait', (\d+)", (GOLDEN / f"{name}.txt").read_text(encoding="utf-8")
-        )
-        for name in KERNELS
-    }
-    assert "1" in distances["matmul_3_stages"]
-    assert all(
-        any(d != "0" for d in distances[n]) for n in ("conditional_copy", "continue", "attention")
-    )
+# Kernels whose golden holds a distance that the compiler chose.
+_COPIES = ("matmul_3_stages", "conditional_copy", "continue", "attention",
+           "second_gemm_across_the_back_edge")  # fmt: skip
+
+
+def _differs_from_golden(name: str) -> bool:
+    make, target = KERNELS[name]
+    golden = (GOLDEN / f"{name}.txt").read_text(encoding="utf-8")
+    return scheduled(make(), target).rstrip() != golden.rstrip()
+
+
+@pytest.mark.parametrize("name", _COPIES)
+@pytest.mark.parametrize("change", [lambda need: 0, lambda need: need + 1])
+def test_another_distance_of_the_copies_is_noticed(
+    name: str, change: Callable[[int], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A compiler that always waited for everything, or for one group too few, would not pass."""
+    pending = Ring._pending
+
+    def changed(self: Ring, item: Item, commits: int) -> int | None:
+        need = pending(self, item, commits)
+        return None if need is None else change(need)
+
+    assert not _differs_from_golden(name)
+    monkeypatch.setattr(Ring, "_pending", changed)
+    assert _differs_from_golden(name)
+
+
+@pytest.mark.parametrize("depth", [0, 2])
+def test_another_distance_of_the_products_is_noticed(
+    depth: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Changed(Builder):
+        def call(self, op: str, *args: Any) -> None:
+            super().call(op, *((depth,) if op == "wgmma_wait" else args))
+
+    assert not _differs_from_golden("hopper_roles")
+    monkeypatch.setattr(warp_roles, "Builder", Changed)
+    assert _differs_from_golden("hopper_roles")
 
 
 def test_one_barrier_per_step() -> None:
