@@ -20,14 +20,12 @@ from tilelang.ir import (
     Bind,
     Break,
     Buffer,
-    Call,
     Const,
     Continue,
     Expr,
     For,
     If,
     Launch,
-    Load,
     PrimFunc,
     Seq,
     Stmt,
@@ -36,6 +34,7 @@ from tilelang.ir import (
     const,
     const_int,
     flatten,
+    mentions,
     rebuild,
     seq,
     walk,
@@ -129,14 +128,13 @@ def _without_dead(body: Stmt) -> Stmt:
 
     `feeds[x]`: what is needed if the name or the array x is.
     """
-    needs_of = _Needs()
     feeds: dict[Any, set[Any]] = {}
     live: set[Any] = set()
     touched: set[Buffer] = set()
     optional: dict[Stmt, Any] = {}
     for s in statements(body):
         needs: set[Any] = set()
-        needs.update(*(needs_of(c) for c in s.children if isinstance(c, Expr)))
+        needs.update(*(_needs(c) for c in s.children if isinstance(c, Expr)))
         touched.update(y for y in needs if isinstance(y, Buffer))
         if type(s) is Store:
             touched.update((s.buffer, s.buffer.root()))
@@ -165,25 +163,18 @@ def _result(s: Any) -> Any:
     return s.buffer.root() if type(s) is Store and s.buffer.root().is_local else None
 
 
-class _Needs:
+def _needs(e: Expr) -> set[Any]:
     """Variables and buffers (and roots) of an expression, and whether it has an effect."""
-
-    def __init__(self) -> None:
-        self.memo: dict[Expr, frozenset[Any]] = {}
-
-    def __call__(self, e: Any) -> frozenset[Any]:
-        hit = self.memo.get(e)
-        if hit is None:
-            own: set[Any] = set()
-            if type(e) is Var:
-                own.add(e)
-            elif type(e) is Load:
-                root = e.buffer.root()
-                own.update((e.buffer, root, *(() if root.data is None else self(root.data))))
-            elif type(e) is Call and INTRINSICS[e.op].effect != "pure":
-                own.add(_EFFECT)
-            hit = self.memo[e] = frozenset(own.union(*map(self, e.children)))
-        return hit
+    out: set[Any] = set()
+    for x in mentions(e):
+        if type(x) is Buffer:
+            root = x.root()
+            out.update((x, root), () if root.data is None else _needs(root.data))
+        elif type(x) is not str:
+            out.add(x)
+        elif INTRINSICS[x].effect != "pure":
+            out.add(_EFFECT)
+    return out
 
 
 class _Sweep(StmtRewriter):
