@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .buffer import Buffer, Region
-from .expr import Call, Const, Expr, Load, Var, const
+from .expr import Call, Expr, Load, Var, const
 from .intrinsics import TABLE
 from .node import session_memo
 from .stmt import (
@@ -31,7 +31,8 @@ from .stmt import (
     TileStmt,
     While,
 )
-from .visit import free_vars, mentions, substitute
+from .sweep import sweep
+from .visit import mentions, substitute
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -141,8 +142,7 @@ def _call_effects(x: Call, found: list[Access], flags: list[bool]) -> None:
             target = x.args[i]
             if type(target) is Call and target.op == "address_of":
                 load: Any = target.args[0]
-                # how many elements lie behind a pointer is the intrinsic's business: take the whole
-                # buffer
+                # how many elements lie behind a pointer is the intrinsic's business
                 region = load.buffer.whole()
                 kinds = (READ, WRITE) if kind == "rw" else (kind,)
                 found.extend(Access(region, k, row.unit) for k in kinds)
@@ -156,8 +156,8 @@ def _exprs(es: Iterable[Expr]) -> Effects:
 
 
 def effects(s: Stmt | None) -> Effects:
-    """The effects of a statement with everything below it. Inside a loop the region of an access is
-    widened over the loop variable when its offset is affine in it, else to the whole dimension."""
+    """The effects of a statement with everything below it. The regions of a loop are those of its
+    body, widened over the loop variable (`sweep`)."""
     of = _EFFECTS.get(type(s))
     if of is None:
         return NOTHING
@@ -197,7 +197,7 @@ def _sequence(s: Seq) -> Effects:
         for a in e.accesses:
             r = a.region
             if bound:
-                r = Region(r.buffer, tuple(substitute(o, bound) for o in r.offsets), r.extents)
+                r = substitute(r, bound)
             out.append(Access(r, a.kind, a.unit))
         if type(x) is Bind:
             bound[x.var] = substitute(x.value, bound)
@@ -208,42 +208,10 @@ def _sequence(s: Seq) -> Effects:
 
 def _widen(e: Effects, loops: Mapping[Var, tuple[Expr, Expr]]) -> Effects:
     return Effects(
-        tuple(Access(_widen_region(a.region, loops), a.kind, a.unit) for a in e.accesses),
+        tuple(Access(sweep(a.region, loops), a.kind, a.unit) for a in e.accesses),
         e.barrier,
         e.opaque,
     )
-
-
-def _widen_region(r: Region, loops: Mapping[Var, tuple[Expr, Expr]]) -> Region:
-    offsets, extents = list(r.offsets), list(r.extents)
-    for d, o in enumerate(r.offsets):
-        used = [v for v in free_vars(o) if v in loops]
-        if not used:
-            continue
-        wide = _affine_widen(o, r.extents[d], used, loops)
-        offsets[d], extents[d] = wide if wide is not None else (const(0), r.buffer.shape[d])
-    return Region(r.buffer, tuple(offsets), tuple(extents))
-
-
-def _affine_widen(
-    o: Expr, extent: Expr, used: list[Var], loops: Mapping[Var, tuple[Expr, Expr]]
-) -> tuple[Expr, Expr] | None:
-    """(offset, extent) swept when `o` = c·v + rest with constant c >= 0 for each loop variable
-    v."""
-    for v in used:
-        lo, n = loops[v]
-        at0, at1, at2 = (substitute(o, {v: const(k, v.dtype)}) for k in (0, 1, 2))
-        step, step2 = at1 - at0, at2 - at1
-        if not (
-            type(step) is Const
-            and type(step2) is Const
-            and step.value == step2.value
-            and step.value >= 0
-        ):
-            return None
-        o = substitute(o, {v: lo})
-        extent = extent + (n - 1) * step
-    return o, extent
 
 
 # A statement that is not here (break, continue, return, Alloc) touches no memory.
