@@ -12,8 +12,6 @@ from tilelang.testing.visits import count_visits
 
 TARGETS = ("llvm", "cuda -arch=sm_80", "cuda -arch=sm_90a")
 MOST_VISITS_PER_NODE = 60
-ROOM = 1.05
-"""Twice the program has a few nodes more than twice (a longer sequence is one node as well)."""
 
 
 def matmul() -> PrimFunc:
@@ -66,4 +64,4 @@ def steps(count: int) -> PrimFunc:
 def test_twice_the_program_costs_at_most_twice(target: str) -> None:
     one, two = (count_visits(steps(n), target) for n in (8, 16))
     assert two.nodes > 1.7 * one.nodes  # it was unrolled while it was read
-    assert two.visits <= 2 * ROOM * one.visits, (one, two)
+    assert two.visits <= 2 * one.visits, (one, two)
