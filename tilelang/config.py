@@ -121,7 +121,9 @@ class Options:
     )
     # numbers
     fast_math: bool = _option(
-        False, "Use approximate division and transcendental functions, and flush denormals."
+        False,
+        "CUDA: approximate division and transcendental functions, denormals flushed; C: contraction"
+        " and reciprocals.",
     )
     allow_tf32: bool = _option(
         False, "Let T.gemm on float32 round its operands to tf32; without it float32 stays float32."

@@ -36,6 +36,10 @@ _FLAGS = (
     "-O2", "-shared", "-fPIC", "-pipe", "-w", "-fno-strict-aliasing", "-fwrapv", "-fno-math-errno",
     "-ffp-contract=off",
 )  # fmt: skip
+# What fast math permits. Not -ffast-math: our functions round by adding and taking away a large
+# number, which it cancels; it takes NaN and infinity (a masked softmax has both) for impossible;
+# and linking with it makes the whole process flush subnormals.
+_FAST = ("-fno-trapping-math", "-fno-signed-zeros", "-freciprocal-math", "-ffp-contract=fast")
 _LIBRARY = "kernel.so"
 _FAULT = re.compile(r"^(?P<file>[^:\n]*):(?P<line>\d+):\d+: (?:fatal )?error: (?P<text>.*)$", re.M)
 _AROUND = 2
@@ -72,7 +76,7 @@ def _find(wanted: str) -> tuple[str, ...]:
 def compiler_version() -> str:
     """What a library depends on besides its source, the target and the options."""
     command = find_compiler()
-    return "\n".join((*command, _version(command), *_FLAGS))
+    return "\n".join((*command, _version(command), *_FLAGS, *_FAST))
 
 
 @functools.cache
@@ -87,7 +91,7 @@ def _flags(target: Target, options: Options) -> list[str]:
     arm = platform.machine().lower() in ("aarch64", "arm64")
     machine = f"-mcpu={cpu}" if arm else f"-march={cpu}"
     features = [f"-m{'no-' if a[0] == '-' else ''}{a[1:]}" for a in target.cpu_attributes]
-    fast = ["-ffast-math"] if options.fast_math else []
+    fast = _FAST if options.fast_math else ()
     own = options.compile_flags if target.kind == "c" else ()
     return [*_FLAGS, machine, *features, *fast, *own]
 
