@@ -22,7 +22,7 @@ class Intrinsic:
     """effect: pure, memory (through `pointers` only), barrier (whole block), sync (orders
     something: never moved, never dropped), opaque (may touch anything). template: how many of the
     leading arguments are template arguments. collective: all lanes of the warp must call it
-    together."""
+    together. per_thread: threads that pass the same arguments may get different results."""
 
     name: str
     doc: str
@@ -33,6 +33,7 @@ class Intrinsic:
     arch: int = 0
     template: int = 0
     collective: bool = False
+    per_thread: bool = False
 
 
 _UNARY_MATH = [
@@ -82,6 +83,21 @@ def _pure(names: Iterable[str], doc: str, header: str = "math") -> list[Intrinsi
     return [Intrinsic(n, doc.replace("NAME", n), header=header) for n in names]
 
 
+def _shuffle(name: str, operand: str) -> Intrinsic:
+    return Intrinsic(
+        name,
+        f"{name}(v, {operand}, width)",
+        effect="sync",
+        collective=True,
+        header="warp",
+        per_thread=True,
+    )
+
+
+def _atomic(name: str, doc: str) -> Intrinsic:
+    return Intrinsic(name, doc, "memory", {0: "atomic"}, header="atomic", per_thread=True)
+
+
 _SCALAR = [
     *_pure(_UNARY_MATH, "NAME(x): elementwise, in the dtype of x"),
     *_pure(_FAST_MATH, "NAME(x): the approximate hardware form, float32"),
@@ -96,7 +112,12 @@ _SCALAR = [
     Intrinsic("reduce_lanes_add", "reduce_lanes_add(v): horizontal sum of a short vector"),
     Intrinsic("reduce_lanes_max", "reduce_lanes_max(v): horizontal maximum of a short vector"),
     Intrinsic("address_of", "address_of(Load): a pointer to the element"),
-    Intrinsic("call_extern", "call_extern(name, args…): a user function", effect="opaque"),
+    Intrinsic(
+        "call_extern",
+        "call_extern(name, args…): a user function",
+        effect="opaque",
+        per_thread=True,
+    ),
     Intrinsic("print", "print(format, args…)", effect="sync", header="print"),
     Intrinsic("trap", "trap(): stop the kernel with an error", effect="sync"),
 ]
@@ -106,16 +127,10 @@ _THREADS = [
     Intrinsic("named_barrier_sync", "named_barrier_sync(id, count): count threads", effect="sync"),
     Intrinsic("named_barrier_arrive", "named_barrier_arrive(id, count)", effect="sync"),
     Intrinsic("sync_warp", "sync_warp(mask)", effect="sync", collective=True),
-    Intrinsic(
-        "shfl_idx", "shfl_idx(v, lane, width)", effect="sync", collective=True, header="warp"
-    ),
-    Intrinsic(
-        "shfl_xor", "shfl_xor(v, mask, width)", effect="sync", collective=True, header="warp"
-    ),
-    Intrinsic("shfl_up", "shfl_up(v, delta, width)", effect="sync", collective=True, header="warp"),
-    Intrinsic(
-        "shfl_down", "shfl_down(v, delta, width)", effect="sync", collective=True, header="warp"
-    ),
+    _shuffle("shfl_idx", "lane"),
+    _shuffle("shfl_xor", "mask"),
+    _shuffle("shfl_up", "delta"),
+    _shuffle("shfl_down", "delta"),
     Intrinsic(
         "warp_uniform",
         "warp_uniform(x): x of lane 0, known to be uniform",
@@ -130,19 +145,14 @@ _THREADS = [
         collective=True,
         arch=90,
         header="warp",
+        per_thread=True,
     ),
 ]
 
 _MEMORY = [
-    Intrinsic(
-        "atomic_add",
-        "atomic_add(ptr, v): relaxed; returns the old value",
-        "memory",
-        {0: "atomic"},
-        header="atomic",
-    ),
-    Intrinsic("atomic_max", "atomic_max(ptr, v)", "memory", {0: "atomic"}, header="atomic"),
-    Intrinsic("atomic_min", "atomic_min(ptr, v)", "memory", {0: "atomic"}, header="atomic"),
+    _atomic("atomic_add", "atomic_add(ptr, v): relaxed; returns the old value"),
+    _atomic("atomic_max", "atomic_max(ptr, v)"),
+    _atomic("atomic_min", "atomic_min(ptr, v)"),
     Intrinsic(
         "cp_async",
         "cp_async<bytes>(dst_shared, src_global, pred): zero-fills when pred is false; bytes 4, 8, "

@@ -16,7 +16,7 @@ thread is treated as one statement."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -50,6 +50,7 @@ from tilelang.ir import (
     seq,
     walk,
 )
+from tilelang.ir.intrinsics import TABLE
 
 from .manager import PassContext
 
@@ -261,11 +262,12 @@ def _communicating(launch: Launch) -> set[Buffer]:
 class Uniformity:
     """Does an expression have one value for all threads of the block?
 
-    Sources of divergence: thread variables, fragments, thread-private arrays, and variables
-    assigned such values or under such conditions."""
+    Sources of divergence: thread variables, fragments, results that intrinsics give each thread for
+    itself, and variables and thread-private arrays that are assigned such values, under such
+    conditions, or by a tile op or through a pointer."""
 
     def __init__(self, launch: Launch) -> None:
-        self.divergent: set[Var | Buffer] = set(launch.thread_vars)
+        self.divergent: set[Var | Buffer] = {*launch.thread_vars, *_written_elsewhere(launch)}
         while self._grow(launch.body, False):
             pass
 
@@ -277,15 +279,8 @@ class Uniformity:
         if t is Var:
             return x in self.divergent
         if t is Load:
-            return x.buffer in self.divergent or x.buffer.is_fragment
-        return t is Call and x.op in (
-            "elect_one",
-            "shfl_idx",
-            "shfl_xor",
-            "shfl_up",
-            "shfl_down",
-            "atomic_add",
-        )
+            return x.buffer.root() in self.divergent or x.buffer.is_fragment
+        return t is Call and TABLE[x.op].per_thread
 
     def _grow(self, s: Any, under: bool) -> bool:
         t = type(s)
@@ -294,7 +289,7 @@ class Uniformity:
         if t is Store:
             private = s.buffer.is_local
             return private and self._mark(
-                s.buffer, under or not all(self.expr(e) for e in (*s.indices, s.value))
+                s.buffer.root(), under or not all(self.expr(e) for e in (*s.indices, s.value))
             )
         if t is If or t is While:
             under = under or not self.expr(s.cond)
@@ -315,6 +310,21 @@ class Uniformity:
             self.divergent.add(x)
             return True
         return False
+
+
+def _written_elsewhere(launch: Launch) -> Iterator[Buffer]:
+    """Thread-private arrays that are written other than by stores."""
+    for x in walk(launch.body):
+        if type(x) is TileStmt:
+            yield from (a.buffer.root() for a in effects(x).writes if a.buffer.is_local)
+        elif type(x) is Call:
+            row = TABLE[x.op]
+            for i, arg in enumerate(x.args):
+                may_write = row.effect == "opaque" or row.pointers.get(i, "read") != "read"
+                if may_write and type(arg) is Call and arg.op == "address_of":
+                    target: Any = arg.args[0]
+                    if target.buffer.is_local:
+                        yield target.buffer.root()
 
 
 __all__ = ["Uniformity", "overlap", "run"]
