@@ -250,10 +250,7 @@ class CudaLaunches:
         slot = w.offset(cache, w.op("mul", way, w.number(slot_bytes)), "slot")
         w.lock(lock)
         stale = self._any(
-            [
-                w.compare("ne", w.load("i64", slot, _MAP_BYTES + 8 * i), v)
-                for i, v in enumerate(key)
-            ]
+            [w.compare("ne", w.load("i64", slot, _MAP_BYTES + 8 * i), v) for i, v in enumerate(key)]
         )
         code = w.choose(
             stale, lambda: self._encode(a, m, slot, key, dims, strides), lambda: w.number(0, "i32"),
