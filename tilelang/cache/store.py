@@ -5,9 +5,10 @@ In: a key and an artifact. Out: a directory of plain files, or the artifact read
 
     $TILELANG_CACHE_DIR/<version>/<platform>/kernels/<key>/
         manifest.json        name, length and sha256 of every other file, and what they are
-        params.json          parameters, the call as data, notes device_kernel.*      source of the
-        kernels; .cubin, .o or .so where they have a binary of their own host_kernel.*        source
-        of the packed entry, and its binary
+        params.json          parameters, the call as data, notes
+        device_kernel.*      source of the kernels; .cubin, .o or .so where they have a binary of
+                             their own
+        host_kernel.*        source of the packed entry, and its binary
 
 The directory is ours alone (0700, owner checked). An entry is written elsewhere and renamed, so it
 is whole or absent. Nothing in it is executed by reading it; a file whose hash is wrong makes the

@@ -5,14 +5,13 @@ In: TILE stage. Out: TILE stage in which
 * a tile op is either kept with its chosen lowering (`annotations["lowering"]`) or replaced by its
   plain form (`Parallel` nests),
 * every `Parallel` of static extents carries `annotations["plan"]` (a `LoopPlan`),
-* every fragment's `Alloc` carries its `Fragment`, every shared one's its `Layout` (absent:
-row-major).
+* every fragment's `Alloc` carries its `Fragment`, every shared one's its `Layout` (none:
+  row-major).
 
 Hard constraints come first (tensor-core operands, the user's annotations), then they are propagated
 along copies, loops and reductions; what is still free is chosen for wide accesses, the largest
 fragment first. Two layouts wanted for one fragment are no error: the nest that cannot own an
-element
-under its plan goes through a shared copy of the fragment (barriers are inserted later, from
+element under its plan goes through a shared copy of the fragment (barriers are inserted later, from
 effects).
 """
 

@@ -122,8 +122,7 @@ class Lowerer:
         self.ctx.facts = outer
         return out
 
-    # ------------------------------------------------------------------------------ simple
-    # statements
+    # -------------------------------------------------------------------------- simple statements
 
     def alloc(self, s: Alloc) -> Stmt:
         b = s.buffer
@@ -255,8 +254,7 @@ class Lowerer:
         if change is not None:
             b.call("setmaxnreg_inc" if change > 0 else "setmaxnreg_dec", abs(change))
 
-    # ------------------------------------------------------------------------------ fragment
-    # elements
+    # -------------------------------------------------------------------------- fragment elements
 
     def _owned(self, s: Stmt) -> Stmt:
         """A statement outside `Parallel` that touches fragment elements: executed by their

@@ -17,9 +17,8 @@ first use, with the number of younger groups that may still be in flight.
 
 Every iteration commits the same number of groups (an empty one where a copy is skipped), so the
 distances hold in every iteration, under conditions and `continue` too. What may run ahead is
-decided
-by effects alone: a copy whose buffer is read before it is written in the same iteration, or whose
-source is written in the loop, stays where it is.
+decided by effects alone: a copy whose buffer is read before it is written in the same iteration, or
+whose source is written in the loop, stays where it is.
 """
 
 from __future__ import annotations

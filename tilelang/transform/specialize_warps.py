@@ -1,13 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Producer and consumer warps for a pipelined loop (sm_90a).
 
-In: TILE stage, a kernel whose only pipelined loop stages all its shared operands by copies that
-TMA can
-do and multiplies them by gemms that wgmma can do. Out: the same kernel with one extra warp. One of
-its
-threads fills a ring of slots by TMA; the warpgroups of the user's threads consume them. Each slot
-has a
-`full` mbarrier (the bytes are there) and an `empty` one (each warpgroup has read it).
+In: TILE stage, a kernel whose only pipelined loop stages all its shared operands by copies that TMA
+can do and multiplies them by gemms that wgmma can do. Out: the same kernel with one extra warp. One
+of its threads fills a ring of slots by TMA; the warpgroups of the user's threads consume them. Each
+slot has a `full` mbarrier (the bytes are there) and an `empty` one (each warpgroup has read it).
 
     for k in T.Pipelined(K, 3): copy(A[k], S); gemm(S, …)
 ->  with role(producer):  for k: wait(empty[k % 3]); expect(full[k % 3]); S3[k % 3] <- A[k]
