@@ -145,7 +145,7 @@ def cases(notes: list[str]) -> list[Case]:
     elif PEER == "numpy":
         notes.append("GPU: there is one; to put tensors there the demo needs torch (pip install).")
     else:
-        out += on("cuda", 4096)
+        out += on("cuda", 2048)
     if any(shutil.which(c) for c in ("g++", "clang++", "c++")):
         # Small: every access of every thread is checked.
         out.append((SIMULATED, lambda: matmul_row(SIMULATED, "float16", 128)))
