@@ -8,7 +8,8 @@ order breaks ties. One lowering of every op is plain SIMT loops and is always le
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
@@ -50,6 +51,16 @@ class LowerContext:
     tensor_maps: list[TensorMap] = field(default_factory=list)
     in_flight: list[Buffer] = field(default_factory=list)
     warpgroup: Expr | None = None
+
+    @contextmanager
+    def scope(self) -> Iterator[Any]:
+        """A scope of facts (given to the caller): what is learnt in it is forgotten at its end."""
+        outer = self.facts
+        self.facts = outer.child()
+        try:
+            yield self.facts
+        finally:
+            self.facts = outer
 
 
 @dataclass(frozen=True)

@@ -96,9 +96,7 @@ def _planned(
     layout = plan.layout
     outer = layout.regs // plan.vector
     with ExitStack() as stack:
-        facts = ctx.facts
-        ctx.facts = facts.child()
-        stack.callback(lambda: setattr(ctx, "facts", facts))
+        stack.enter_context(ctx.scope())
         r = stack.enter_context(b.for_("r", outer, kind="unroll"))
         _bind(ctx, r, outer)
         v = stack.enter_context(b.for_("v", plan.vector, kind="vectorized"))
@@ -163,9 +161,7 @@ def _dynamic(
     for extent in p.extents:
         total = total * extent
     trips = (total + (ctx.threads - 1)) // ctx.threads
-    facts = ctx.facts
-    ctx.facts = facts.child()
-    with b.for_("it", trips) as it:
+    with ctx.scope(), b.for_("it", trips) as it:
         _bind(ctx, it, trips)
         flat = it * ctx.threads + ctx.tid
         guard = flat < total if ctx.threads > 1 else const(True)
@@ -177,4 +173,3 @@ def _dynamic(
                 rest = rest // p.extents[n]
             values[p.vars[0]] = rest
             body(values)
-    ctx.facts = facts

@@ -69,20 +69,17 @@ def _partial(op: Reduce, ctx: LowerContext, b: Builder, acc: Buffer) -> None:
     src, dst = ctx.layouts[op.src.buffer], ctx.layouts[op.dst.buffer]
     with b.for_("r", dst.regs, kind="unroll") as r:
         b.store(acc, (r,), identity(op.kind, acc.dtype))
-    facts = ctx.facts
-    ctx.facts = facts.child()
-    with b.for_("r", src.regs, kind="unroll") as r:
+    with ctx.scope() as facts, b.for_("r", src.regs, kind="unroll") as r:
         if src.regs > 1:
-            ctx.facts.bind(r, 0, src.regs)
+            facts.bind(r, 0, src.regs)
         coords = src.coords(ctx.tid, r)
         kept = [c for d, c in enumerate(coords) if d != op.axis]
         at = dst.reg(_dst_coords(op, kept))
         valid = src.valid(ctx.tid, r)
-        with b.if_(ctx.facts.simplify(all_of([] if valid is None else [valid]))):
+        with b.if_(facts.simplify(all_of([] if valid is None else [valid]))):
             x = reduce_input(op.kind, cast(Load(ctx.registers[op.src.buffer], (r,)), acc.dtype))
-            index = (ctx.facts.simplify(at),)
+            index = (facts.simplify(at),)
             b.store(acc, index, combine(op.kind, Load(acc, index), x, op.nan_propagate))
-    ctx.facts = facts
 
 
 def _dst_coords(op: Reduce, kept: Sequence[Expr]) -> list[Expr]:

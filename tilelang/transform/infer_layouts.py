@@ -18,6 +18,7 @@ effects).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from heapq import heappop, heappush
 from itertools import islice
 from typing import Any
@@ -132,14 +133,8 @@ class Inference:
         return s.map_children(lambda c: self._expand(c, threads) if isinstance(c, Stmt) else c)
 
     def _tile_op(self, s: Any, threads: int) -> Stmt:
-        ctx = LowerContext(
-            **{
-                **self.ctx.__dict__,
-                "threads": threads,
-                "layouts": self.layouts,
-                "annotations": {**self.ctx.annotations, **s.annotations},
-            }
-        )
+        annotations = {**self.ctx.annotations, **s.annotations}
+        ctx = replace(self.ctx, threads=threads, layouts=self.layouts, annotations=annotations)
         choice = select(s.op.LOWERINGS, s.op, ctx, s.annotations.get("lowering"))
         self.ctx.notes.append(f"{s.span}: T.{s.op.name}: {choice.text()}")
         if choice.lowering.name == "simt":

@@ -107,20 +107,14 @@ class Lowerer:
 
     def scoped(self, s: Stmt | None, *facts: Any) -> Any:
         """`s` lowered in a scope of its own; facts: callables on the new Facts."""
-        outer = self.ctx.facts
-        self.ctx.facts = outer.child()
-        for f in facts:
-            f(self.ctx.facts)
-        out = self.stmt(s)
-        self.ctx.facts = outer
-        return out
+        with self.ctx.scope() as inner:
+            for f in facts:
+                f(inner)
+            return self.stmt(s)
 
     def sequence(self, s: Seq) -> Stmt:
-        outer = self.ctx.facts
-        self.ctx.facts = outer.child()
-        out = seq([self.stmt(x) for x in s.stmts], span=s.span)
-        self.ctx.facts = outer
-        return out
+        with self.ctx.scope():
+            return seq([self.stmt(x) for x in s.stmts], span=s.span)
 
     # -------------------------------------------------------------------------- simple statements
 
@@ -319,12 +313,11 @@ class _Registers(Rewriter):
         return Store(buffer, index, self.visit(n.value), n.span)
 
     def visit_For(self, n: For) -> Stmt:
-        outer = self.ctx.facts
-        self.ctx.facts = outer.child()
-        self.ctx.facts.bind(n.var, n.start, n.extent)
+        with self.ctx.scope() as facts:
+            facts.bind(n.var, n.start, n.extent)
+            self.memo = {}
+            out: Stmt = self.descend(n)
         self.memo = {}
-        out = self.descend(n)
-        self.ctx.facts, self.memo = outer, {}
         return out
 
 

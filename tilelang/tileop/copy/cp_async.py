@@ -97,9 +97,7 @@ def _emit(op: Copy, ctx: LowerContext, b: Builder) -> None:
     chunks = [*extents[:-1], extents[-1] // n]
     total = prod(chunks)
     trips = ceildiv(total, ctx.threads)
-    outer = ctx.facts
-    ctx.facts = facts = outer.child()
-    with b.for_("c", trips, kind="unroll") as c:
+    with ctx.scope() as facts, b.for_("c", trips, kind="unroll") as c:
         if type(c) is Var:
             facts.bind(c, 0, trips)
         flat = c * ctx.threads + ctx.tid
@@ -115,7 +113,6 @@ def _emit(op: Copy, ctx: LowerContext, b: Builder) -> None:
                 address_of(op.src.buffer, *src),
                 pred,
             )
-    ctx.facts = outer
 
 
 def _split(flat: Expr, chunks: list[int], n: int) -> list[Expr]:
