@@ -168,7 +168,7 @@ def identity(kind: str, dtype: Any) -> Const:
 
 def expand_reduce(op: Reduce, span: Any = None) -> Stmt:
     """Each owner of a result element walks the reduced dimension."""
-    kept = [n for n in range(len(op.src.extents)) if n != op.axis]
+    kept = op.kept_dims
     coords = loop_vars(len(kept))
     r = Var("r")
     dtype = op.acc_dtype

@@ -38,6 +38,8 @@ class Reduce(TileOp):
     dim: int
     clear: bool = True
     nan_propagate: bool = False
+    slots: int = 0
+    """Leading dimensions of src that are the slot of a ring, and none of `dim`'s."""
 
     LOWERINGS: ClassVar[tuple[Lowering, ...]] = (
         imported("cpu", "reduce_cpu:CPU", not_on_cuda),
@@ -47,23 +49,33 @@ class Reduce(TileOp):
 
     name: ClassVar[str] = "reduce"  # type: ignore[misc]
 
+    def in_slot(self) -> Reduce:
+        """The same fold of a slot: the first dimension of src is not one of `dim`'s."""
+        return Reduce(
+            self.src, self.dst, self.kind, self.dim, self.clear, self.nan_propagate, self.slots + 1
+        )
+
     @property
     def axis(self) -> int:
         """The reduced dimension, counted from the left."""
-        return self.dim % len(self.src.extents)
+        return self.slots + self.dim % (len(self.src.extents) - self.slots)
 
     @property
     def kept(self) -> tuple[Expr, ...]:
         """The extents that stay."""
-        e = self.src.extents
-        return e[: self.axis] + e[self.axis + 1 :]
+        return tuple(self.src.extents[d] for d in self.kept_dims)
+
+    @property
+    def kept_dims(self) -> tuple[int, ...]:
+        """The dimensions of src that stay."""
+        return tuple(d for d in range(self.slots, len(self.src.extents)) if d != self.axis)
 
     @property
     def dst_dims(self) -> tuple[int, ...]:
         """The dimension of dst that each kept dimension of src becomes."""
-        rank = len(self.src.extents)
+        rank = len(self.src.extents) - self.slots
         if len(self.dst.extents) == rank:
-            return tuple(d for d in range(rank) if d != self.axis)
+            return tuple(d - self.slots for d in self.kept_dims)
         return tuple(range(rank - 1))
 
     @property

@@ -34,25 +34,30 @@ from tilelang.ir import (
     PrimFunc,
     Rewriter,
     Role,
+    Scope,
     Stmt,
     TileStmt,
+    as_expr,
     call,
     const_int,
     free_vars,
+    is_const,
     seq,
+    substitute,
     walk,
 )
 from tilelang.layout import Fragment, FragmentTable, Layout, LayoutTable
 from tilelang.tileop.base import LowerContext, select
 from tilelang.tileop.distribute import LoopPlan, solve
 from tilelang.tileop.expand import expand
+from tilelang.tileop.gemm.mma import foreign_fragments
 from tilelang.utils import prod
 
 from .fragment_access import FragmentAccess, fragment_accesses
 from .kernel_context import kernel_context
 from .layout_choice import default_fragment, reduce_layout, restrict, vector_run
 from .manager import PassContext
-from .stage_fragments import Finish
+from .stage_fragments import Finish, move
 from .store_epilogue import staged_store
 
 __all__ = ["run"]
@@ -135,6 +140,8 @@ class Inference:
     def _tile_op(self, s: Any, threads: int) -> Stmt:
         annotations = {**self.ctx.annotations, **s.annotations}
         ctx = replace(self.ctx, threads=threads, layouts=self.layouts, annotations=annotations)
+        if s.op.name == "gemm" and (foreign := foreign_fragments(s.op, ctx)):
+            return self._converted(s, foreign, threads)
         choice = select(s.op.LOWERINGS, s.op, ctx, s.annotations.get("lowering"))
         self.ctx.notes.append(f"{s.span}: T.{s.op.name}: {choice.text()}")
         if choice.lowering.name == "simt":
@@ -148,6 +155,23 @@ class Inference:
             self.reductions.append(out)
         self.threads[out] = threads
         return out
+
+    def _converted(self, s: TileStmt, foreign: Sequence[Buffer], threads: int) -> Stmt:
+        """A gemm on fragments of another layout works on copies in its own."""
+        op: Any = s.op
+        temps = {
+            b: Buffer(f"{b.name}_operand", b.shape, b.dtype, Scope.FRAGMENT, span=s.span)
+            for b in foreign
+        }
+        kept = is_const(as_expr(op.clear_accum), True)
+        before = [move(b, t, s.span) for b, t in temps.items() if b is not op.c.buffer or not kept]
+        after = [move(t, b, s.span) for b, t in temps.items() if b is op.c.buffer]
+        gemm = self._tile_op(substitute(s, temps), threads)
+        moves = (
+            [self._expand(x, threads) for x in before],
+            [self._expand(x, threads) for x in after],
+        )
+        return seq([Alloc(t, {}, s.span) for t in temps.values()], moves[0], gemm, moves[1])
 
     def _through_shared(self, s: Any, ctx: LowerContext, threads: int) -> Stmt | None:
         """The staged form of a store of accumulators, where that is better (see

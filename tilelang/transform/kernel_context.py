@@ -52,6 +52,7 @@ def kernel_context(
         threads=threads,
         facts=facts,
         safe_values=launch.annotations.get("safe_values", {}),
+        layouts=dict(launch.annotations.get("layouts", {})),
         annotations=launch.annotations,
         notes=ctx.notes,
     )

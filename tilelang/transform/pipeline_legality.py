@@ -12,6 +12,7 @@ from typing import Any
 
 from tilelang.ir import (
     INTRINSICS,
+    Alloc,
     And,
     Bind,
     Buffer,
@@ -60,12 +61,21 @@ def may_run_ahead(
         return False
     if not any(a.buffer.root() is dst.buffer for a in inside.reads):
         return False
+    if _has_views(launch, dst.buffer):  # they do not know of slots
+        return False
     if not _closed(guarded, loop, inside):
         return False
     return (
         _only_writer(copy, body, dst.buffer)
         and _dominates(copy, guarded, body)
         and not _used_outside(loop, launch, dst.buffer)
+    )
+
+
+def _has_views(launch: Stmt, buffer: Buffer) -> bool:
+    return any(
+        type(x) is Alloc and x.buffer is not buffer and x.buffer.root() is buffer
+        for x in walk(launch)
     )
 
 

@@ -8,6 +8,7 @@ of them."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from tilelang.ir import (
     Alloc,
@@ -19,14 +20,17 @@ from tilelang.ir import (
     Expr,
     For,
     If,
+    Launch,
     Load,
     Region,
     Rewriter,
     Stmt,
     Store,
+    TileStmt,
     Var,
     call,
     const,
+    const_int,
     refresh,
     seq,
     substitute,
@@ -229,6 +233,14 @@ class Slots(Rewriter):
         hit = self.slots.get(n.buffer)
         return n if hit is None else Store(hit[0], (self.slot(hit[1]), *n.indices), n.value, n.span)
 
+    def visit_TileStmt(self, n: TileStmt) -> Stmt:
+        op: Any = n.op
+        if op.name != "reduce" or all(
+            op.src.buffer is not wide for wide, *_ in self.slots.values()
+        ):
+            return n
+        return TileStmt(op.in_slot(), n.annotations, n.span)
+
     def visit_Region(self, n: Region) -> Region:
         hit = self.slots.get(n.buffer)
         if hit is None:
@@ -237,9 +249,24 @@ class Slots(Rewriter):
 
 
 def resize(s: Stmt, resized: dict[Buffer, Buffer]) -> Stmt:
-    """Allocations (and layout annotations) of buffers that became rings."""
+    """Allocations and layout annotations of buffers that became rings."""
 
     class Allocs(Rewriter):
+        def visit_Launch(self, n: Launch) -> Stmt:
+            given = n.annotations.get("layouts")
+            if not given:
+                return n
+            moved = {
+                resized.get(b, b): layout.prepend(const_int(resized[b].shape[0]))
+                if b in resized
+                else layout
+                for b, layout in given.items()
+            }
+            annotations = {**n.annotations, "layouts": moved}
+            return Launch(
+                n.grid, n.threads, n.block_vars, n.thread_vars, n.body, annotations, n.span
+            )
+
         def visit_Alloc(self, n: Alloc) -> Stmt:
             return Alloc(resized[n.buffer], n.annotations, n.span) if n.buffer in resized else n
 

@@ -18,6 +18,7 @@ note when any op refuses, or when the loop is nested; the kernel then runs witho
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -28,6 +29,7 @@ from tilelang.ir import (
     Launch,
     PrimFunc,
     Return,
+    Seq,
     Stmt,
     TileStmt,
     as_expr,
@@ -37,8 +39,9 @@ from tilelang.ir import (
     free_vars,
     walk,
 )
+from tilelang.tileop.base import LowerContext
 from tilelang.tileop.copy.tma import TMA
-from tilelang.tileop.gemm.wgmma import operand_why_not
+from tilelang.tileop.gemm.wgmma import WGMMA, operand_why_not
 from tilelang.utils import prod
 
 from .kernel_context import kernel_context
@@ -124,20 +127,18 @@ def _workers(s: Launch, plan: Plan, ctx: PassContext) -> int | None:
 
 def _check_ops(s: Launch, plan: Plan, func: PrimFunc, ctx: PassContext) -> None:
     lower = kernel_context(s, func, ctx)
+    staged = _staged(plan)
+    # a ring's layout is what TMA and wgmma need: one that the user gave is for other schedules
+    lower = replace(lower, layouts={b: x for b, x in lower.layouts.items() if b not in staged})
     for p in plan.producers:
-        if type(p) is not TileStmt:
-            raise Declined("a copy is conditional")
-        reason = TMA.why_not(p.op, lower)
+        reason = TMA.why_not(p.op, lower)  # type: ignore[attr-defined]
         if reason is not None:
             raise Declined(f"copy to {p.op.dst.buffer.name}: {reason}")  # type: ignore[attr-defined]
-    staged = {p.op.dst.buffer for p in plan.producers}  # type: ignore[attr-defined]
-    gemms = [
-        x for c in plan.consumers for x in walk(c) if type(x) is TileStmt and x.op.name == "gemm"
-    ]
+    _check_sources(plan)
+    gemms = _gemms(plan.consumers)
     if not gemms:
         raise Declined("the loop has no gemm")
-    for g in gemms:
-        op: Any = g.op
+    for op in gemms:
         reason = operand_why_not(op, replace(lower, threads=prod(s.threads)))
         if reason is None and op.b.buffer not in staged:
             reason = "B is not staged by the loop"
@@ -149,6 +150,39 @@ def _check_ops(s: Launch, plan: Plan, func: PrimFunc, ctx: PassContext) -> None:
         others = [a for a in effects(c).accesses if a.buffer.root() in staged]
         if others and not (type(c) is TileStmt and c.op.name == "gemm"):
             raise Declined("a staged operand is used outside of a gemm")
+    _check_layouts(s, plan, gemms, replace(lower, threads=prod(s.threads)))
+
+
+def _staged(plan: Plan) -> set[Buffer]:
+    if not all(type(p) is TileStmt for p in plan.producers):
+        raise Declined("a copy is conditional")
+    return {p.op.dst.buffer for p in plan.producers}  # type: ignore[attr-defined]
+
+
+def _check_sources(plan: Plan) -> None:
+    """What the producer reads must have been there before the kernel."""
+    written = effects(Seq((*plan.before, *plan.after))).writes
+    for p in plan.producers:
+        source = p.op.src.buffer  # type: ignore[attr-defined]
+        if any(a.buffer.root() is source.root() for a in written):
+            raise Declined(f"{source.name} is written by this kernel: TMA might read it too early")
+
+
+def _gemms(stmts: Sequence[Stmt]) -> list[Any]:
+    return [x.op for c in stmts for x in walk(c) if type(x) is TileStmt and x.op.name == "gemm"]
+
+
+def _check_layouts(s: Launch, plan: Plan, gemms: Sequence[Any], ctx: LowerContext) -> None:
+    """wgmma reads and writes its operands in one layout only: nobody else may ask for another."""
+    wanted: dict[Buffer, Any] = dict(ctx.layouts)
+    for op in gemms:
+        for buffer, layout in WGMMA.layouts(op, ctx).items():
+            if wanted.setdefault(buffer, layout) != layout:
+                raise Declined(f"{buffer.name} has, or is needed in, another layout as well")
+    for op in _gemms([*plan.before, *plan.after]):
+        for r in (op.a, op.b, op.c):
+            if r.buffer in wanted:
+                raise Declined(f"{r.buffer.name} is also used by a gemm outside of the loop")
 
 
 def _written_in(buffer: Buffer, stmts: list[Stmt], staged: set[Buffer]) -> bool:

@@ -35,7 +35,13 @@ from .ownership import holds, same_owner
 if TYPE_CHECKING:
     from .infer_layouts import Inference
 
-__all__ = ["Finish"]
+__all__ = ["Finish", "move"]
+
+
+def move(src: Buffer, dst: Buffer, span: Any) -> Parallel:
+    """A whole buffer copied to another of its shape, element by element."""
+    coords = loop_vars(len(src.shape))
+    return Parallel(coords, src.shape, Store(dst, coords, Load(src, coords), span), {}, span)
 
 
 class Finish(Rewriter):
@@ -98,10 +104,7 @@ class Finish(Rewriter):
         )
 
     def _move(self, src: Buffer, dst: Buffer, s: Stmt) -> Stmt:
-        coords = loop_vars(len(src.shape))
-        nest = Parallel(
-            coords, src.shape, Store(dst, coords, Load(src, coords), s.span), {}, s.span
-        )
+        nest = move(src, dst, s.span)
         self.inf.threads[nest] = self.inf.threads[s]
         return self.visit_Parallel(nest)
 

@@ -54,10 +54,14 @@ def chunk_bytes(op: Copy, ctx: LowerContext) -> int | None:
     if not extents or any(e is None for e in extents):
         return None
     last = len(extents) - 1
+    layout = ctx.layouts.get(op.dst.buffer)
+    together = CHUNKS[0] * 8 if layout is None else layout.vector_width()  # elements
     if not p.src or p.src[-1] != last or p.dst[-1] != last:
         return None
     for size in CHUNKS:
         n = size * 8 // op.src.dtype.bits
+        if n and together % n:
+            continue
         if n and extents[last] % n == 0 and _aligned(op.src, ctx, n) and _aligned(op.dst, ctx, n):  # type: ignore[operator]
             return size
     return None

@@ -21,7 +21,7 @@ from tilelang.ir import (
     const_int,
     is_const,
 )
-from tilelang.layout import Fragment, Layout, make_swizzled, mma_a, mma_c
+from tilelang.layout import Layout, make_swizzled, mma_a, mma_c
 from tilelang.tileop.base import LowerContext, Lowering
 
 from .partition import warp_partition
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from .op import Gemm
 
-__all__ = ["MMA", "operand_layout"]
+__all__ = ["MMA", "foreign_fragments", "operand_layout"]
 
 ATOM_M, ATOM_N, STEP_BYTES = 16, 8, 32
 _INSTRUCTIONS = {
@@ -121,12 +121,29 @@ def _operands_why_not(op: Gemm, ctx: LowerContext) -> str | None:
 
 
 def _layout_why_not(op: Gemm, ctx: LowerContext) -> str | None:
-    wanted = _layouts(op, ctx)
-    for buffer in (op.c.buffer, op.a.buffer):
+    foreign = foreign_fragments(op, ctx)
+    if foreign:
+        return f"{foreign[0].name} already has another layout"
+    for buffer in (op.a.buffer, op.b.buffer):
         have = ctx.layouts.get(buffer)
-        if isinstance(have, Fragment) and have != wanted[buffer]:
-            return f"{buffer.name} already has another layout"
+        if buffer.is_shared and have is not None and have.vector_width() % _chunk(op):
+            return f"16 bytes of a row of {buffer.name} do not lie together in its layout"
     return None
+
+
+def foreign_fragments(op: Gemm, ctx: LowerContext) -> list[Buffer]:
+    """The fragments among the operands whose layout is known and not the one that mma.sync needs;
+    none if mma.sync is out of the question anyway."""
+    if not ctx.target.is_cuda or not ctx.target.has_mma:
+        return []
+    if _shape_why_not(op, ctx) or _operands_why_not(op, ctx):
+        return []
+    wanted = _layouts(op, ctx)
+    return [
+        buffer
+        for buffer in dict.fromkeys((op.a.buffer, op.c.buffer))
+        if buffer.is_fragment and ctx.layouts.get(buffer, wanted[buffer]) != wanted[buffer]
+    ]
 
 
 def operand_layout(buffer: Buffer) -> Layout:
@@ -145,11 +162,11 @@ def _layouts(op: Gemm, ctx: LowerContext) -> Mapping[Buffer, Any]:
     assert parts is not None
     m, n, k = sizes
     out: dict[Buffer, Any] = {op.c.buffer: mma_c(m, n, *parts)}
-    if op.a.buffer.is_fragment:
-        out[op.a.buffer] = mma_a(m, k, *parts, bits=op.a.dtype.bits)
-    else:
-        out[op.a.buffer] = operand_layout(op.a.buffer)
-    out[op.b.buffer] = operand_layout(op.b.buffer)
+    for buffer in (op.a.buffer, op.b.buffer):
+        if buffer.is_fragment:
+            out[buffer] = mma_a(m, k, *parts, bits=op.a.dtype.bits)
+        else:  # ldmatrix reads any layout that keeps 16 bytes together
+            out[buffer] = ctx.layouts.get(buffer) or operand_layout(buffer)
     return out
 
 

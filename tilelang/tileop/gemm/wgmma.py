@@ -64,7 +64,14 @@ def _why_not(op: Gemm, ctx: LowerContext) -> str | None:
         return "wgmma is switched off"
     if ctx.annotations.get("lowering") != "wgmma":
         return "its operands are not staged by TMA in a warp-specialised loop"
-    return operand_why_not(op, ctx)
+    return operand_why_not(op, ctx) or _layout_why_not(op, ctx)
+
+
+def _layout_why_not(op: Gemm, ctx: LowerContext) -> str | None:
+    for buffer, layout in _layouts(op, ctx).items():
+        if ctx.layouts.get(buffer, layout) != layout:
+            return f"{buffer.name} already has another layout"
+    return None
 
 
 def _register_a(op: Gemm) -> bool:
