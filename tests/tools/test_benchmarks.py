@@ -25,9 +25,8 @@ def test_a_measurement(program: Any) -> None:
 
 
 def test_a_measurement_that_fails_says_why(program: Any) -> None:
-    with pytest.raises(RuntimeError, match=r"cold_compile: .*unknown target") as caught:
+    with pytest.raises(RuntimeError, match="target 'abacus' is not supported"):
         program("cpu").fresh("cold_compile", "abacus")
-    assert "abacus" in str(caught.value)
 
 
 def test_bars(program: Any) -> None:
