@@ -65,7 +65,7 @@ from tilelang.utils import align_up, prod
 
 from .c_lanes import CModule, c_float
 from .c_memory import CMemory
-from .cfamily import ATOM, UNARY, string_literal
+from .cfamily import ATOM, UNARY, safe_divisor, string_literal
 from .llvm.calls import CALLS
 from .llvm.memory import SMALL, STACK_LIMIT, STACK_LIMIT_SMALL
 from .llvm.types import is_narrow, pattern
@@ -182,18 +182,18 @@ class CPrinter(CMemory):
             return self._call_helper(e)
         if kind in ("Shl", "Shr") and not (type(e.b) is Const and 0 <= e.b.value < dtype.bits):
             return self._call_helper(e)  # a count beyond the width is undefined in C
-        if kind in ("TruncDiv", "TruncMod") and not self._safe_divisor(e.b):
+        if kind in ("TruncDiv", "TruncMod") and not safe_divisor(e.b):
             return self._call_helper(e)
         return super()._infix(e)
 
     def _mask_logic(self, e: Any, op: str) -> tuple[str, int]:
         return f"({self.expr(e.a, UNARY)} {op} {self.expr(e.b, UNARY)})", ATOM
 
-    def _safe_divisor(self, e: Expr) -> bool:
-        return type(e) is Const and e.value not in (0, -1)
-
     def e_Mul(self, e: Any) -> tuple[str, int]:
         return super().e_Mul(e) if e.dtype.lanes == 1 else self._infix(e)
+
+    e_TruncDiv = _infix
+    e_TruncMod = _infix
 
     def e_FloorDiv(self, e: Any) -> tuple[str, int]:
         return super().e_FloorDiv(e) if self._simple_division(e) else self._call_helper(e)
@@ -204,7 +204,7 @@ class CPrinter(CMemory):
     def _simple_division(self, e: Any) -> bool:
         """By a constant: C's operators, or a shift."""
         plain = e.dtype.lanes == 1 and e.dtype.is_int and self.is_plain(e.dtype)
-        if not plain or not self._safe_divisor(e.b):
+        if not plain or not safe_divisor(e.b):
             return False
         power = e.b.value > 0 and e.b.value & (e.b.value - 1) == 0
         return power or self._truncates_alike(e)

@@ -114,8 +114,8 @@ class CFamily(ABC):
 
     @abstractmethod
     def function(self, name: str, args: Sequence[str], dtype: DType) -> str:
-        """A call of one of the helper functions that every language has: floordiv floormod min max
-        select not."""
+        """A call of one of the helper functions that every language has: floordiv floormod
+        truncdiv truncmod min max select not."""
 
     @abstractmethod
     def intrinsic(self, e: Call) -> tuple[str, int]:
@@ -220,6 +220,8 @@ class CFamily(ABC):
     def e_FloorDiv(self, e: Any) -> tuple[str, int]:
         shift = _power_of_2(e.b)
         if shift is None and self._truncates_alike(e):
+            if not safe_divisor(e.b):
+                return self._defined_division(e, "truncdiv")
             return self._wrapped(e, f"{self.expr(e.a, 12)} / {self.expr(e.b, 13)}", 12)
         if shift is not None and e.dtype.lanes == 1:  # rounds down for negative values too
             return f"{self.expr(e.a, UNARY)} >> {shift}", 10
@@ -228,6 +230,8 @@ class CFamily(ABC):
     def e_FloorMod(self, e: Any) -> tuple[str, int]:
         shift = _power_of_2(e.b)
         if shift is None and self._truncates_alike(e):
+            if not safe_divisor(e.b):
+                return self._defined_division(e, "truncmod")
             return f"{self.expr(e.a, 12)} % {self.expr(e.b, 13)}", 12
         if shift is not None and e.dtype.lanes == 1:  # two's complement: right for negative values
             return (
@@ -235,6 +239,16 @@ class CFamily(ABC):
                 7,
             )
         return self.function("floormod", [self.expr(e.a), self.expr(e.b)], e.dtype), ATOM
+
+    def e_TruncDiv(self, e: Any) -> tuple[str, int]:
+        return self._infix(e) if safe_divisor(e.b) else self._defined_division(e, "truncdiv")
+
+    def e_TruncMod(self, e: Any) -> tuple[str, int]:
+        return self._infix(e) if safe_divisor(e.b) else self._defined_division(e, "truncmod")
+
+    def _defined_division(self, e: Any, name: str) -> tuple[str, int]:
+        """C leaves a division by 0, and of the least number by -1, undefined."""
+        return self.function(name, [self.expr(e.a), self.expr(e.b)], e.dtype), ATOM
 
     def _truncates_alike(self, e: Any) -> bool:
         """Is C's division, which rounds towards zero, the same as the floor here?"""
@@ -457,6 +471,13 @@ class CFamily(ABC):
     def s_Assume(self, _: Any) -> None:
         """A fact for passes; it has no run-time effect, so nothing is printed."""
         return
+
+
+def safe_divisor(e: Expr) -> bool:
+    """Does C's own division of integers do, whatever is divided by `e`?"""
+    if type(e) is Broadcast:
+        e = e.a
+    return type(e) is Const and e.dtype.is_int and e.value not in (0, -1)
 
 
 def _power_of_2(e: Expr) -> int | None:

@@ -141,18 +141,36 @@ def floordiv(a: Value, b: Value) -> Value:
 
 
 def floormod(a: Value, b: Value) -> Value:
-    return a - b * np.floor(a / b)
+    """Exact, which a - b * floor(a / b) is not."""
+    rest = np.fmod(a, b)
+    return np.where((rest != 0) & ((rest < 0) != (b < 0)), rest + b, rest)[()]
+
+
+def int_floordiv(a: Value, b: Value) -> Value:
+    """As on every target, 0 where b is 0."""
+    if isinstance(b, np.ndarray):
+        return np.where(b == 0, 0, a // np.where(b == 0, 1, b))
+    return a // b if b else a * 0
+
+
+def int_floormod(a: Value, b: Value) -> Value:
+    if isinstance(b, np.ndarray):
+        return np.where(b == 0, 0, a % np.where(b == 0, 1, b))
+    return a % b if b else a * 0
 
 
 def truncdiv(a: Value, b: Value) -> Value:
-    q = abs(a) // abs(b)
+    q = int_floordiv(abs(a), abs(b))
     if isinstance(q, np.ndarray):
         return np.where((a < 0) == (b < 0), q, -q)
     return q if (a < 0) == (b < 0) else -q
 
 
 def truncmod(a: Value, b: Value) -> Value:
-    return a - b * truncdiv(a, b)
+    rest = int_floormod(abs(a), abs(b))
+    return (
+        np.where(a < 0, -rest, rest) if isinstance(rest, np.ndarray) else -rest if a < 0 else rest
+    )
 
 
 def shl(a: Value, b: Value) -> Value:
@@ -207,8 +225,15 @@ def binary_text(op: str, a: str, b: str, dtype: DType) -> str:
         text = f"({a} {_INFIX[op]} {b})"
         if op in ("EQ", "NE", "LT", "LE", "GT", "GE"):
             return text
-    elif op in ("FloorDiv", "FloorMod") and not dtype.is_float:
-        text = f"({a} {'//' if op == 'FloorDiv' else '%'} {b})"
+    elif op in ("FloorDiv", "FloorMod") and dtype.is_int:
+        if b.isdigit() and int(b):
+            text = f"({a} {'//' if op == 'FloorDiv' else '%'} {b})"
+        else:
+            text = f"int_{_FUNCTIONS[op]}({a}, {b})"
+    elif op == "TruncDiv" and dtype.is_float:
+        text = f"np.trunc({a} / {b})"
+    elif op == "TruncMod" and dtype.is_float:
+        text = f"np.fmod({a}, {b})"
     else:
         text = f"{_FUNCTIONS[op]}({a}, {b})"
     if dtype.is_int and op in _WRAPS:
@@ -285,7 +310,8 @@ def namespace() -> dict[str, Any]:
     names.update({r: DType(r) for r in _DTYPES})
     names.update({f"m_{n}": f for n, f in MATH.items()})
     names.update(
-        np=np, floordiv=floordiv, floormod=floormod, truncdiv=truncdiv, truncmod=truncmod, shl=shl,
+        np=np, floordiv=floordiv, floormod=floormod, int_floordiv=int_floordiv,
+        int_floormod=int_floormod, truncdiv=truncdiv, truncmod=truncmod, shl=shl,
         shr=shr, fmax=fmax, fmin=fmin, maximum=maximum, minimum=minimum, rounded=rounded, cast=cast,
         reinterpret=reinterpret, ramp=ramp, clz=clz, make_vector=make_vector,
     )  # fmt: skip

@@ -248,7 +248,9 @@ Div = _binary("Div", Binary, "Floating-point division.")
 FloorDiv = _binary(
     "FloorDiv", Binary, "Integer (or float) division rounded towards minus infinity."
 )
-FloorMod = _binary("FloorMod", Binary, "a - b * floor(a / b): takes the sign of b.")
+FloorMod = _binary(
+    "FloorMod", Binary, "Remainder that takes the sign of b; exact, of floats too (as in Python)."
+)
 TruncDiv = _binary("TruncDiv", Binary, "Integer division rounded towards zero, as in C.")
 TruncMod = _binary("TruncMod", Binary, "Remainder of TruncDiv: takes the sign of a.")
 Min = _binary("Min", Binary, "minNum: a NaN operand is ignored.")

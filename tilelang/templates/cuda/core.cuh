@@ -215,24 +215,44 @@ template <class To, class From, int N> TL_DEV vec<To, N> cast(const vec<From, N>
 TL_DEV float inf() { return __int_as_float(0x7f800000); }
 TL_DEV float nan() { return __int_as_float(0x7fc00000); }
 
-// Division rounded towards minus infinity, and its remainder, which takes the sign of b.
+// Division rounded towards zero, and its remainder, which takes the sign of a. Of integers, all
+// targets agree where C defines nothing: by 0 both are 0, the least number by -1 is itself.
+template <class T> TL_DEV T truncdiv(T a, T b) {
+  if constexpr (same<T, double>) return ::trunc(a / b);
+  else if constexpr (is_float<T>) return cast<T>(truncf(cast<float>(a) / cast<float>(b)));
+  else if constexpr (is_unsigned_int<T>) return b == 0 ? (T)0 : (T)(a / (b == 0 ? (T)1 : b));
+  else {
+    T q = a / (b == 0 || b == -1 ? (T)1 : b);
+    return b == 0 ? (T)0 : b == -1 ? (T)(0 - (u64)a) : q;
+  }
+}
+template <class T> TL_DEV T truncmod(T a, T b) {
+  if constexpr (same<T, double>) return ::fmod(a, b);
+  else if constexpr (is_float<T>) return cast<T>(fmodf(cast<float>(a), cast<float>(b)));
+  else if constexpr (is_unsigned_int<T>) return a % (b == 0 ? (T)1 : b);
+  else return a % (b == 0 || b == -1 ? (T)1 : b);
+}
+
+// Division rounded towards minus infinity, and its remainder, which takes the sign of b. Of floats
+// the remainder is exact, which a - b * floor(a / b) is not; narrow ones are computed as float.
 template <class T> TL_DEV T floordiv(T a, T b) {
-  if constexpr (is_float<T>) {
-    if constexpr (same<T, double>) return ::floor(a / b);
-    else return cast<T>(floorf((float)(a / b)));
-  } else if constexpr (is_unsigned_int<T>) {
-    return a / b;
-  } else {
-    T q = a / b;
-    return q * b != a && ((a ^ b) < 0) ? q - 1 : q;
+  if constexpr (same<T, double>) return ::floor(a / b);
+  else if constexpr (is_float<T>) return cast<T>(floorf(cast<float>(a) / cast<float>(b)));
+  else if constexpr (is_unsigned_int<T>) return truncdiv(a, b);
+  else {
+    T q = truncdiv(a, b), r = truncmod(a, b);
+    return r != 0 && ((r ^ b) < 0) ? (T)(q - 1) : q;
   }
 }
 template <class T> TL_DEV T floormod(T a, T b) {
-  if constexpr (is_float<T>) return a - b * floordiv(a, b);
-  else if constexpr (is_unsigned_int<T>) return a % b;
+  if constexpr (is_narrow_float<T>) return cast<T>(floormod(cast<float>(a), cast<float>(b)));
+  else if constexpr (is_float<T>) {
+    T r = truncmod(a, b);
+    return r != 0 && ((r < 0) != (b < 0)) ? r + b : r;
+  } else if constexpr (is_unsigned_int<T>) return truncmod(a, b);
   else {
-    T r = a % b;
-    return r != 0 && ((r ^ b) < 0) ? r + b : r;
+    T r = truncmod(a, b);
+    return r != 0 && ((r ^ b) < 0) ? (T)(r + b) : r;
   }
 }
 
@@ -249,7 +269,7 @@ template <class T> TL_DEV T max(T a, T b) {
   else if constexpr (is_narrow_float<T>) return cast<T>(fmaxf((float)a, (float)b));
   else return a < b ? b : a;
 }
-TL_LANES_2(floordiv) TL_LANES_2(floormod) TL_LANES_2(min) TL_LANES_2(max)
+TL_LANES_2(truncdiv) TL_LANES_2(truncmod) TL_LANES_2(floordiv) TL_LANES_2(floormod) TL_LANES_2(min) TL_LANES_2(max)
 
 // Across the lanes of a short vector.
 template <class T, int N> TL_DEV T reduce_lanes_add(const vec<T, N>& x) {
