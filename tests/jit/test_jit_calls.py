@@ -106,6 +106,25 @@ def test_without_outputs_the_caller_passes_everything() -> None:
     np.testing.assert_array_equal(c, a + b)
 
 
+def test_arguments_by_name() -> None:
+    a, b = pair(8, 8)
+    c = np.zeros_like(a)
+    kernel = tilelang.compile(adder(8, 8), target="llvm")
+    assert kernel(a, C=c, B=b) is None
+    np.testing.assert_array_equal(c, a + b)
+    with pytest.raises(ArgumentValueError, match=r"expected 3 arguments \(A, B, C\), got 2"):
+        kernel(A=a, C=c)
+    with pytest.raises(TypeError, match=r"add\(\) got an unexpected keyword argument 'D'"):
+        kernel(a, b, D=c)
+    made = lazy_add(8, 8)
+    np.testing.assert_array_equal(made(B=b, A=a), a + b)
+    np.testing.assert_array_equal(made(B=torch.from_numpy(b), A=torch.from_numpy(a)), a + b)
+    made(a, b, c)
+    for given in ({"A": a}, {"B": b}):
+        with pytest.raises(ArgumentValueError, match=r"expected 2 arguments \(A, B\), got 1"):
+            made(**given)
+
+
 @pytest.mark.parametrize("backend", ["tvm_ffi", "ctypes"])
 def test_several_outputs_come_as_a_list(backend: str) -> None:
     @T.prim_func

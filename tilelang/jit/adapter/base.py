@@ -138,4 +138,7 @@ def _torch_first(
             quick = torch_outputs(spec, run, call)
         return result
 
+    names = ", ".join(spec.params[i].name for i in spec.inputs)
+    # Python says this in front of "got an unexpected keyword argument".
+    either.__qualname__ = f"this kernel takes {names} by position only: {spec.name}"
     return either

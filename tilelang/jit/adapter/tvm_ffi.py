@@ -20,6 +20,7 @@ from tilelang.runtime.launch import CODES, CallSpec
 
 from .base import BaseKernelAdapter, with_outputs
 from .cuda_state import CudaState, put
+from .keywords import given, with_parameters
 
 __all__ = ["TVMFFIKernelAdapter"]
 
@@ -88,11 +89,53 @@ def _guarded(
     for_numpy: what to call when the first tensor is a numpy array. There is one layer of Python
     here, and it does next to nothing: each costs a tenth of the call.
     """
+    foreign = (BufferError, RuntimeError, TypeError, ValueError)
+    retry = _retrier(native, spec, device_type)
+    names = [spec.params[i].name for i in spec.inputs]
+    if for_numpy is None:
+
+        def call(*args: Any) -> Any:
+            try:
+                return native(*args)
+            except foreign as error:
+                return retry(error, args)
+
+        return with_parameters(spec.name, names, native, foreign, retry) or call
+
+    import numpy
+
+    first, ndarray, other = spec.first_tensor, numpy.ndarray, for_numpy
+
+    def retry_either(error: Exception, args: tuple[Any, ...]) -> Any:
+        if _NO_ALLOCATOR in str(error):  # tensors of a framework that lends none
+            return other(*args)
+        return retry(error, args)
+
+    def call_either(*args: Any) -> Any:
+        if len(args) > first and type(args[first]) is ndarray:
+            return other(*args)
+        try:
+            return native(*args)
+        except foreign as error:
+            return retry_either(error, args)
+
+    named = with_parameters(
+        spec.name, names, native, foreign, retry_either, (first, ndarray, other)
+    )
+    return named or call_either
+
+
+def _retrier(
+    native: Any, spec: CallSpec, device_type: int
+) -> Callable[[Exception, tuple[Any, ...]], Any]:
+    """What a call does that raised an error: again with other arguments, or a better error."""
     written = {at for at, index in enumerate(spec.inputs) if index in spec.written}
     everything = set(spec.written)
-    foreign = (BufferError, RuntimeError, TypeError, ValueError)
 
     def retry(error: Exception, args: tuple[Any, ...]) -> Any:
+        passed = given(args)
+        if len(passed) < len(args):
+            return native(*passed)  # says how many there should be
         if isinstance(error, TileError):
             raise error
         writes = everything if len(args) == len(spec.params) else written
@@ -101,30 +144,7 @@ def _guarded(
             raise _explained(error, args, spec, device_type) from error
         return native(*again)
 
-    def call(*args: Any) -> Any:
-        try:
-            return native(*args)
-        except foreign as error:
-            return retry(error, args)
-
-    if for_numpy is None:
-        return call
-
-    import numpy
-
-    first, ndarray, other = spec.first_tensor, numpy.ndarray, for_numpy
-
-    def call_either(*args: Any) -> Any:
-        if len(args) > first and type(args[first]) is ndarray:
-            return other(*args)
-        try:
-            return native(*args)
-        except foreign as error:
-            if _NO_ALLOCATOR in str(error):  # tensors of a framework that lends none
-                return other(*args)
-            return retry(error, args)
-
-    return call_either
+    return retry
 
 
 def _exportable(args: tuple[Any, ...], spec: CallSpec, writes: set[int]) -> list[Any] | None:

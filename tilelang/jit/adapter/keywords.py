@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A Python function of a kernel's own parameters, so that a call may name them.
+
+In: the names of the inputs and what the function does. Out: a function whose text is generated:
+Python itself then puts keywords in their places, which a call by position does not pay for
+(`**named` in a signature would make a dict in every call).
+"""
+
+from __future__ import annotations
+
+import keyword
+from collections.abc import Callable, Sequence
+from typing import Any
+
+__all__ = ["given", "with_parameters"]
+
+
+class _Nothing:
+    """Stands for an argument that the caller left out."""
+
+
+_NOTHING = _Nothing()
+
+
+def given(args: Sequence[Any]) -> tuple[Any, ...]:
+    """The arguments that the caller passed."""
+    return tuple(x for x in args if x is not _NOTHING)
+
+
+def with_parameters(
+    name: str,
+    parameters: Sequence[str],
+    native: Callable[..., Any],
+    foreign: tuple[type[Exception], ...],
+    retry: Callable[[Exception, tuple[Any, ...]], Any],
+    numpy_first: tuple[int, type, Callable[..., Any]] | None = None,
+) -> Callable[..., Any] | None:
+    """`native` of these parameters and further ones by position; what it refuses goes to `retry`.
+    None for names that Python does not take.
+
+    numpy_first: (position, class, function): the function is called if that argument is of that
+    class.
+    """
+    usable = all(p.isidentifier() and not keyword.iskeyword(p) for p in parameters)
+    if not parameters or not usable or any(p.startswith("_") for p in parameters):
+        return None
+    args = ", ".join(parameters)
+    lines = [f"def _call({', '.join(f'{p}=_nothing' for p in parameters)}, *_rest):"]
+    if numpy_first is not None:
+        lines += [
+            f"  if {parameters[numpy_first[0]]}.__class__ is _array:",
+            f"    if {parameters[-1]} is _nothing: return _other(*_given(({args},)))",
+            f"    return _other({args}, *_rest)",
+        ]
+    lines += [
+        "  if _rest:",
+        f"    try: return _native({args}, *_rest)",
+        f"    except _foreign as _error: return _retry(_error, ({args}, *_rest))",
+        f"  try: return _native({args})",
+        f"  except _foreign as _error: return _retry(_error, ({args},))",
+    ]
+    names: dict[str, Any] = {
+        "_nothing": _NOTHING, "_given": given, "_native": native, "_foreign": foreign,
+        "_retry": retry,
+    }  # fmt: skip
+    if numpy_first is not None:
+        _, names["_array"], names["_other"] = numpy_first
+    exec("\n".join(lines), names)
+    made: Callable[..., Any] = names["_call"]
+    made.__name__ = made.__qualname__ = name
+    return made
