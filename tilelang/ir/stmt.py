@@ -180,7 +180,7 @@ class Launch(Stmt):
     """`with T.Kernel(*grid, threads=…)`. grid has 1 to 3 extents, threads is (x, y, z).
 
     annotations: layouts {Buffer: layout}, swizzle, safe_values, min_blocks, prelude, cluster_dims,
-    …"""
+    producer_registers, consumer_registers, reallocate_registers (False: no setmaxnreg), …"""
 
     grid: tuple[Expr, ...]
     threads: tuple[int, int, int]

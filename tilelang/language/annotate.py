@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tilelang.errors import OptionError, TypeMismatchError
+from tilelang.errors import LayoutError, OptionError, TypeMismatchError
 from tilelang.ir import Buffer, cast, const_int
 
+from .hints import no_effect
 from .trace import Trace, current, kernel_trace
 from .values import plain, scalar
 
@@ -38,13 +39,25 @@ def _buffers(t: Trace, what: str, items: Any) -> dict[Buffer, Any]:
 
 
 def annotate_layout(layouts: Mapping[Buffer, Any], allow_reannotation: bool = False) -> None:
-    """Fixes layouts: {buffer: Layout | Fragment | callable of the coordinates}."""
+    """Fixes layouts: {buffer: Layout | Fragment | callable of the coordinates}.
+
+    allow_reannotation: a buffer may have another layout already, which this one replaces.
+    """
     from .layouts import resolved  # the layout package is needed by few kernels
 
     t, launch = kernel_trace("T.annotate_layout")
     items = _buffers(t, "T.annotate_layout", layouts)
     new = {b: resolved(t, b, layout) for b, layout in items.items()}
-    launch.annotations.setdefault("layouts", {}).update(new)
+    known = launch.annotations.setdefault("layouts", {})
+    for b, layout in new.items():
+        if not allow_reannotation and known.get(b, layout) != layout:
+            raise t.error(
+                f"T.annotate_layout: `{b.name}` has another layout already",
+                "TL1126",
+                "annotate it once, or pass allow_reannotation=True to replace the layout",
+                LayoutError,
+            )
+    known.update(new)
 
 
 def annotate_safe_value(values: Mapping[Buffer, Any]) -> None:
@@ -58,11 +71,10 @@ def annotate_safe_value(values: Mapping[Buffer, Any]) -> None:
 
 
 def annotate_l2_hit_ratio(ratios: Mapping[Buffer, float]) -> None:
-    """Which share of accesses to a global buffer is expected to hit a persisting part of the L2."""
-    t = current("T.annotate_l2_hit_ratio")
-    _annotations(t).setdefault("l2_hit_ratio", {}).update(
-        _buffers(t, "T.annotate_l2_hit_ratio", ratios)
-    )
+    """Which share of accesses to a global buffer is expected to hit a persisting part of the L2.
+    Accepted, without an effect."""
+    _buffers(current("T.annotate_l2_hit_ratio"), "T.annotate_l2_hit_ratio", ratios)
+    no_effect("T.annotate_l2_hit_ratio", "no part of the L2 is set aside for persisting data")
 
 
 def annotate_restrict_buffers(*buffers: Buffer) -> None:
@@ -106,42 +118,71 @@ def use_swizzle(panel_size: int, order: str = "row", enable: bool = True) -> Non
         launch.annotations["swizzle"] = (_count(t, "T.use_swizzle: panel_size", panel_size), order)
 
 
-def _register_hint(name: str, *values: Any) -> None:
-    t = current(f"T.{name}")
-    _annotations(t).setdefault("register_hints", {})[name] = tuple(plain(v) for v in values)
+def _registers(what: str, n: Any) -> int:
+    """A number of registers per thread (PTX ISA, setmaxnreg: the legal ones)."""
+    value = const_int(plain(n))
+    if value is None or value % 8 or not 24 <= value <= 256:
+        raise current(what).error(
+            f"{what}: registers per thread are a multiple of 8 from 24 to 256, got {n}",
+            "TL0565",
+            "e.g. 24 for a producer, 240 for a consumer",
+            OptionError,
+        )
+    return value
 
 
 def set_max_nreg(reg_count: int, is_inc: int | bool) -> None:
-    """A register budget for the calling warps; the automatic roles choose their own."""
-    _register_hint("set_max_nreg", reg_count, is_inc)
+    """A register budget for the warpgroups of the enclosing `T.ws`, on sm_90 and later. Roles that
+    the compiler makes choose their own (see `annotate_consumer_reg_alloc`)."""
+    _role_registers("T.set_max_nreg", reg_count, bool(plain(is_inc)))
 
 
 def inc_max_nreg(reg_count: int) -> None:
-    _register_hint("set_max_nreg", reg_count, 1)
+    """`set_max_nreg` to more registers than the kernel starts with."""
+    _role_registers("T.inc_max_nreg", reg_count, True)
 
 
 def dec_max_nreg(reg_count: int) -> None:
-    _register_hint("set_max_nreg", reg_count, 0)
+    """`set_max_nreg` to fewer registers than the kernel starts with."""
+    _role_registers("T.dec_max_nreg", reg_count, False)
+
+
+def _role_registers(what: str, reg_count: Any, more: bool) -> None:
+    t = current(what)
+    n = _registers(what, reg_count)
+    place = next((r for r in reversed(t.regions) if r.kind != "macro"), None)
+    if place is None or place.role is None:
+        no_effect(f"{what} outside of T.ws", "roles that the compiler makes choose their own")
+        return
+    if place.role.setdefault("registers", n if more else -n) != (n if more else -n):
+        raise t.error(
+            f"{what}: this T.ws has another register budget already",
+            "TL0566",
+            "give one per T.ws",
+            OptionError,
+        )
 
 
 def no_set_max_nreg() -> None:
-    """No register reallocation between warp roles."""
-    _register_hint("no_set_max_nreg")
+    """No register reallocation between the warp roles that the compiler makes."""
+    _annotations(current("T.no_set_max_nreg"))["reallocate_registers"] = False
 
 
 def disable_warp_group_reg_alloc() -> None:
-    """No register reallocation between warp roles."""
-    _register_hint("no_set_max_nreg")
+    """The same as `no_set_max_nreg`."""
+    _annotations(current("T.disable_warp_group_reg_alloc"))["reallocate_registers"] = False
 
 
 def annotate_producer_reg_dealloc(reg_count: int = 24) -> None:
-    """Registers that producer warps keep."""
-    _register_hint("producer", reg_count)
+    """Registers that a thread of the producer keeps, where the compiler makes warp roles."""
+    what = "T.annotate_producer_reg_dealloc"
+    _annotations(current(what))["producer_registers"] = _registers(what, reg_count)
 
 
 def annotate_consumer_reg_alloc(reg_count: int = 240) -> None:
-    """Registers that consumer warps get."""
-    _register_hint("consumer", reg_count)
+    """Registers that a thread of the consumers gets, where the compiler makes warp roles."""
+    what = "T.annotate_consumer_reg_alloc"
+    _annotations(current(what))["consumer_registers"] = _registers(what, reg_count)
 
 
 def annotate_compile_flags(flags: Any) -> None:

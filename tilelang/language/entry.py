@@ -24,6 +24,7 @@ from .capture import note_source
 from .eager import ConstMatcher, ConstPlan, EagerFunction, detect_mode
 from .execute import execute
 from .finish import finished_func
+from .hints import no_effect
 from .params import Unresolved, annotations_of, parameter, parameter_span, redeclare
 from .protocol import Protocol
 from .tensor import TensorSpec, runtime_annotation, with_meta
@@ -70,7 +71,18 @@ def prim_func(
     private: bool = False,
     check_well_formed: bool = True,
 ) -> Any:
-    """`@T.prim_func`: traces the function now, from its annotated parameters."""
+    """`@T.prim_func`: traces the function now, from its annotated parameters. private and
+    check_well_formed=False: accepted, without an effect."""
+    if eager_jit:
+        raise LanguageError(
+            "@T.prim_func: eager_jit=True is not supported",
+            code="TL0186",
+            help="decorate the function with @tilelang.jit alone",
+        )
+    if private:
+        no_effect("T.prim_func: private", "functions are compiled one by one, none sees another")
+    if not check_well_formed:
+        no_effect("T.prim_func: check_well_formed=False", "what is traced is always checked")
     if func is None:
         outer = sys._getframe(1).f_locals
         return lambda f: _prim_func(f, outer)

@@ -15,8 +15,9 @@ from tilelang.ir import Buffer, Expr, Load, Role, Scope, address_of, as_bool, se
 from tilelang.tileop import Copy, Gemm
 from tilelang.tileop.wait import WaitWgmma
 
+from .hints import access_width
 from .operands import emit_op, region
-from .ops import GemmWarpPolicy, copy_operands
+from .ops import GemmWarpPolicy, copy_operands, eviction
 from .threads import effect
 from .trace import Region, Trace, current, kernel_trace
 from .values import plain, scalar
@@ -95,7 +96,7 @@ def tma_copy(
                 OptionError,
             )
         pins["barrier"] = _barrier(t, barrier, "T.tma_copy: barrier")
-    op = Copy(a, b, None, False, eviction_policy, "tma", None)
+    op = Copy(a, b, None, False, eviction(t, "T.tma_copy", eviction_policy), "tma", None)
     emit_op(t, op, ("src", "dst"), {**(annotations or {}), **pins})
 
 
@@ -133,7 +134,8 @@ def async_copy(
     """Global to shared by cp.async, committed as a group of its own; `T.ptx_wait_group` waits."""
     t = current("T.async_copy")
     a, b = copy_operands(t, src, dst)
-    op = Copy(a, b, coalesced_width, False, None, "cp_async", loop_layout)
+    width = access_width(t, "T.async_copy", coalesced_width)
+    op = Copy(a, b, width, False, None, "cp_async", loop_layout)
     emit_op(t, op, ("src", "dst"), {**(annotations or {}), "lowering": "cp_async"})
     effect(t, "cp_async_commit")
 
@@ -186,7 +188,7 @@ class RoleFrame:
 
     def __init__(self, groups: tuple[int, ...]) -> None:
         self.groups = tuple(sorted({int(g) for g in groups}))
-        self._region = Region("if")
+        self._region = Region("if", role={})
         self._trace: Trace | None = None
 
     def __enter__(self) -> None:
@@ -212,7 +214,7 @@ class RoleFrame:
             return
         body = t.leave(self._region)
         first, count = self.groups[0] * WARPGROUP, len(self.groups) * WARPGROUP
-        t.emit(Role(first, count, seq(body), {}, self._region.span))
+        t.emit(Role(first, count, seq(body), self._region.role or {}, self._region.span))
 
 
 def ws(*groups: int) -> RoleFrame:

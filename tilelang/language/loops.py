@@ -35,6 +35,7 @@ from tilelang.ir import (
 from tilelang.ir import Parallel as ParallelStmt
 from tilelang.ir.expr import Sub
 
+from .hints import access_width, no_effect
 from .trace import Trace, current
 from .values import bound, plain, scalar
 
@@ -275,14 +276,16 @@ def Parallel(
     prefer_async: bool | None = None,
     annotations: Mapping[str, Any] | None = None,
 ) -> LoopSpec:
-    """`for i, j in T.Parallel(m, n)`: each element once, in any order, spread over the threads."""
+    """`for i, j in T.Parallel(m, n)`: each element once, in any order, spread over the threads.
+
+    coalesced_width, prefer_async: accepted, without an effect.
+    """
     extra = dict(annotations or {})
-    options = {
-        "coalesced_width": coalesced_width,
-        "loop_layout": loop_layout,
-        "prefer_async": prefer_async,
-    }
-    extra.update({k: v for k, v in options.items() if v is not None})
+    access_width(current("T.Parallel"), "T.Parallel", coalesced_width)
+    if prefer_async:
+        no_effect("T.Parallel: prefer_async", "T.copy in a T.Pipelined loop is asynchronous")
+    if loop_layout is not None:
+        extra["loop_layout"] = loop_layout
     return LoopSpec("parallel", extents_of("T.Parallel", extents), None, None, extra, "T.Parallel")
 
 
@@ -296,8 +299,13 @@ def Pipelined(
     group: Any = None,
     annotations: Mapping[str, Any] | None = None,
 ) -> LoopSpec:
-    """A loop whose copies run ahead of its computation by up to `num_stages` iterations."""
+    """A loop whose copies run ahead of its computation by up to `num_stages` iterations.
+
+    group: accepted, without an effect.
+    """
     t = current("T.Pipelined")
+    if group is not None:
+        no_effect("T.Pipelined: group", "order= and stage= have one entry per statement")
     stages = const_int(plain(num_stages))
     if stages is None or stages < 0:
         raise t.error(
@@ -333,7 +341,7 @@ def Pipelined(
     extra["num_stages"] = max(
         stages, max(stage, default=0) + 1 if stage is not None and not stages else stages
     )
-    for key, value in (("order", order), ("stage", stage), ("group", group)):
+    for key, value in (("order", order), ("stage", stage)):
         if value is not None:
             extra[key] = _frozen(value)
     return spec("T.Pipelined", "pipelined", start, stop, None, extra)

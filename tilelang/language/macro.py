@@ -121,7 +121,13 @@ def _reference(t: Trace, name: str, value: Any) -> Any:
 
 
 def macro(func: Callable[..., Any] | None = None, *, hygienic: bool = True) -> Any:
-    """Decorator: the function becomes a `Macro`."""
+    """Decorator: the function becomes a `Macro`. Its names are always its own."""
+    if not hygienic:
+        raise LanguageError(
+            "@T.macro: hygienic=False is not supported: a macro cannot assign its caller's names",
+            code="TL0185",
+            help="take what it assigns as a T.Ref parameter",
+        )
     if func is None:
         outer = sys._getframe(1).f_locals
         return lambda f: _macro(f, outer)

@@ -15,12 +15,14 @@ from tilelang.errors import OptionError, ShapeError
 from tilelang.ir import Const, Load, Region, as_bool
 from tilelang.tileop import Copy, Fill, Gemm
 
+from .hints import access_width, no_effect
 from .operands import emit_op, region
 from .trace import Trace, current
 from .values import VarRef, plain, scalar, store
 
 _EVICTION = ("evict_normal", "evict_first", "evict_last")
 _INSTRUCTIONS = ("tma", "cp_async", "sync")
+_TMA_WHERE_IT_PAYS = "TMA is used wherever it pays; kernel.show('why') says where, and why not"
 
 
 class GemmWarpPolicy(IntEnum):
@@ -46,18 +48,32 @@ def copy(
 ) -> None:
     """dst[...] = src[...], with conversion. Outside of a global tensor reads give 0 and writes are
     dropped.
+
+    prefer_instruction: "cp_async" and "sync" keep the copy off the bulk engine, "sync" also off
+    cp.async. coalesced_width, eviction_policy: accepted, without an effect.
     """
     t = current("T.copy")
-    policy = _one_of(t, "T.copy: eviction_policy", eviction_policy, _EVICTION)
+    policy = eviction(t, "T.copy", eviction_policy)
     prefer = _one_of(t, "T.copy: prefer_instruction", prefer_instruction, _INSTRUCTIONS)
+    if prefer == "tma":
+        no_effect("T.copy: prefer_instruction='tma'", _TMA_WHERE_IT_PAYS)
+    width = access_width(t, "T.copy", coalesced_width)
     if _both_scalars(src, dst):
         to = dst.region() if isinstance(dst, VarRef) else dst
         at = to.offsets if isinstance(to, Region) else to.indices
         store(t, to.buffer, at, src)
         return
     a, b = copy_operands(t, src, dst)
-    op = Copy(a, b, coalesced_width, bool(disable_tma), policy, prefer, loop_layout)
+    op = Copy(a, b, width, bool(disable_tma), policy, prefer, loop_layout)
     emit_op(t, op, ("src", "dst"), annotations)
+
+
+def eviction(t: Trace, what: str, policy: Any) -> str | None:
+    """`eviction_policy`: what the L2 should keep."""
+    name = _one_of(t, f"{what}: eviction_policy", policy, _EVICTION)
+    if name not in (None, "evict_normal"):
+        no_effect(f"{what}: eviction_policy={name!r}", "every access has the normal cache policy")
+    return name
 
 
 def _one_of(t: Trace, what: str, value: Any, allowed: tuple[str, ...]) -> str | None:
@@ -125,6 +141,8 @@ def gemm(
 ) -> None:
     """C += op(A) · op(B) on the last two dimensions of each; complete when it returns."""
     t = current("T.gemm")
+    if plain(wg_wait) != 0:
+        no_effect("T.gemm: wg_wait", "T.gemm is complete when it returns; use T.wgmma_gemm")
     if mbar is not None:
         raise t.error(
             "T.gemm: mbar is for tensor memory (sm_100), which is not supported",

@@ -9,6 +9,7 @@ from tilelang.errors import OptionError
 from tilelang.ir import const_int
 from tilelang.tileop import Reduce
 
+from .hints import ONE_EXCHANGE, count, no_effect
 from .operands import emit_op, region
 from .trace import current
 from .values import plain
@@ -25,9 +26,14 @@ def reduce(
     batch: int = 1,
     nan_propagate: bool = False,
 ) -> None:
-    """out = reduction of `buffer` along `dim` (combined with the old `out` if not `clear`)."""
+    """out = reduction of `buffer` along `dim` (combined with the old `out` if not `clear`).
+
+    batch: accepted, without an effect.
+    """
     what = f"T.reduce_{type}"
     t = current(what)
+    if count(t, f"{what}: batch", batch) > 1:
+        no_effect(f"{what}: batch", ONE_EXCHANGE)
     if type not in KINDS:
         raise t.error(
             f"T.reduce: unknown kind {type!r}", "TL0540", f"one of {', '.join(KINDS)}", OptionError

@@ -30,6 +30,7 @@ from tilelang.ir import (
 from tilelang.ir.expr import BitAnd, BitOr, BitXor
 
 from .alloc import alloc_fragment, alloc_shared, alloc_var
+from .hints import ONE_EXCHANGE, count, no_effect
 from .loops import Parallel, serial
 from .math import max_value, min_value
 from .operands import region
@@ -116,8 +117,11 @@ def reducer_update(element: Any, value: Any) -> None:
 
 
 def finalize_reducer(reducer: Any, dst: Any = None, batch: int = 1) -> None:
-    """Ends the updates: the result is in the reducer, and in `dst` if given."""
+    """Ends the updates: the result is in the reducer, and in `dst` if given. batch: accepted,
+    without an effect."""
     t = current("T.finalize_reducer")
+    if count(t, "T.finalize_reducer: batch", batch) > 1:
+        no_effect("T.finalize_reducer: batch", ONE_EXCHANGE)
     _reducer(t, "T.finalize_reducer", reducer)
     if dst is not None:
         copy(reducer, dst)

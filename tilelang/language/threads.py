@@ -36,6 +36,7 @@ from tilelang.ir import (
 )
 from tilelang.ir.expr import BitAnd, BitOr
 
+from .hints import no_effect
 from .kernel import get_thread_bindings, get_thread_extents
 from .loops import Parallel, serial
 from .math import operand
@@ -128,12 +129,21 @@ def shuffle_elect(thread_extent: int = 0) -> Expr:
 # ----------------------------------------------------------------------------------------- warps
 
 
-def _shuffle(op: str, what: str, value: Any, lane: Any, width: Any, mask: Any) -> Var:
-    t, _ = kernel_trace(what)
+def _check_full(t: Trace, what: str, mask: Any) -> None:
     if mask is not None and const_int(plain(mask)) not in (_FULL_MASK, -1):
         raise t.error(
             f"{what}: only the full mask is supported", "TL0550", "leave out mask=", OptionError
         )
+
+
+def _vote(what: str, predicate: Any, mask: Any) -> Expr:
+    _check_full(kernel_trace(what)[0], what, mask)
+    return as_bool(plain(predicate))
+
+
+def _shuffle(op: str, what: str, value: Any, lane: Any, width: Any, mask: Any) -> Var:
+    t, _ = kernel_trace(what)
+    _check_full(t, what, mask)
     e = operand(value, what)
     return t.bind("shuffled", call(op, [e, plain(lane), plain(width)], e.dtype))
 
@@ -195,17 +205,18 @@ def warp_reduce_bitor(value: Any) -> Expr:
 
 def any_sync(predicate: Any, mask: Any = None) -> Expr:
     """Does the predicate hold in any lane of the warp?"""
-    return warp_reduce_max(cast(as_bool(plain(predicate)), "int32")) != 0
+    return warp_reduce_max(cast(_vote("T.any_sync", predicate, mask), "int32")) != 0
 
 
 def all_sync(predicate: Any, mask: Any = None) -> Expr:
     """Does the predicate hold in all lanes of the warp?"""
-    return warp_reduce_min(cast(as_bool(plain(predicate)), "int32")) != 0
+    return warp_reduce_min(cast(_vote("T.all_sync", predicate, mask), "int32")) != 0
 
 
 def ballot_sync(predicate: Any, mask: Any = None) -> Expr:
     """One bit per lane of the warp: does the predicate hold there?"""
-    bit = cast(as_bool(plain(predicate)), "uint32") << cast(get_lane_idx(), "uint32")
+    vote = _vote("T.ballot_sync", predicate, mask)
+    bit = cast(vote, "uint32") << cast(get_lane_idx(), "uint32")
     return warp_reduce_bitor(bit)
 
 
@@ -296,6 +307,8 @@ def atomic_add(
     annotations: Any = None,
 ) -> Var | None:
     """dst += value, indivisibly; element by element for tiles. return_prev: the old value."""
+    if annotations:
+        no_effect("T.atomic_add: annotations", "atomics are element by element")
     return _atomic("atomic_add", dst, value, memory_order, return_prev, use_tma)
 
 

@@ -32,12 +32,13 @@ _current: ContextVar[Trace | None] = ContextVar("tilelang_trace", default=None)
 class Region:
     """Something being traced into. kind: if, for, parallel, while (run time); python (a loop
     unrolled while tracing); kernel; macro (names inside are another function's). escaping: see
-    `liveness`."""
+    `liveness`. role: annotations of the `ir.Role` that this becomes."""
 
     kind: str
     escaping: frozenset[str] = frozenset()
     span: Span | None = None
     left: bool = False  # a Break belonging to this loop was emitted
+    role: dict[str, Any] | None = None
 
     @property
     def is_runtime(self) -> bool:

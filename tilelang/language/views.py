@@ -22,10 +22,13 @@ from tilelang.ir import (
     const,
 )
 
+from .hints import count
 from .math import operand
 from .tensor import as_dtype, as_shape
 from .trace import Trace, current
 from .values import VarRef, plain
+
+_ACCESS = ("r", "w", "rw", 1, 2, 3)
 
 
 def view(src: Any, shape: Any = None, dtype: Any = None, strides: Any = None) -> Buffer:
@@ -140,8 +143,19 @@ def access_ptr(
     extent: Any = None,
     ignore_last_ndim: int = 0,
 ) -> Expr:
-    """A pointer to a buffer (or an element of it), for an extern call."""
+    """A pointer to a buffer (or an element of it), for an extern call.
+
+    ignore_last_ndim: so many of the last indices count as 0. Of the callee it is assumed that it
+    reads and writes the whole buffer, whatever access_type and the extents promise.
+    """
     t = current("T.access_ptr")
+    if access_type not in _ACCESS:
+        raise t.error(
+            f"T.access_ptr: unknown access_type {access_type!r}",
+            "TL0568",
+            f"one of {', '.join(map(repr, _ACCESS))}",
+            OptionError,
+        )
     if plain(offset) != 0 if isinstance(plain(offset), int) else True:
         raise t.error(
             "T.access_ptr: offset is not supported yet",
@@ -149,7 +163,18 @@ def access_ptr(
             "index the buffer instead",
             OptionError,
         )
-    return address_of(base)
+    return address_of(
+        _without_last(base, count(t, "T.access_ptr: ignore_last_ndim", ignore_last_ndim, 0))
+    )
+
+
+def _without_last(base: Any, ignored: int) -> Any:
+    """The element whose last `ignored` indices are 0."""
+    if not ignored or not isinstance(base, (Load, Region)):
+        return base
+    at = base.indices if isinstance(base, Load) else base.offsets
+    kept = max(len(at) - ignored, 0)
+    return Load(base.buffer, (*at[:kept], *(const(0, e.dtype) for e in at[kept:])))
 
 
 def call_extern(dtype: Any, name: Any, *args: Any) -> Any:

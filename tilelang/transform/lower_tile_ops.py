@@ -245,7 +245,7 @@ class Lowerer:
 
     def _registers(self, b: Builder, s: Role) -> None:
         change = s.annotations.get("registers")
-        if change is not None:
+        if change is not None and self.ctx.target.has_setmaxnreg:
             b.call("setmaxnreg_inc" if change > 0 else "setmaxnreg_dec", abs(change))
 
     # -------------------------------------------------------------------------- fragment elements

@@ -213,6 +213,9 @@ _CONSUMED = {
     "no_restrict",
     "swizzle",
     "when",
+    "producer_registers",
+    "consumer_registers",
+    "reallocate_registers",
 }
 
 

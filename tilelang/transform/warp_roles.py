@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from tilelang.errors import OptionError
 from tilelang.ir import (
     Alloc,
     Assume,
@@ -51,7 +52,9 @@ CROWDED = 3 * WARPGROUP
 """From so many consumers on the registers per thread are too few for their accumulators: the
 producer is a warpgroup of its own, which gives its registers away (PTX ISA, setmaxnreg: whole
 warpgroups only)."""
-PRODUCER_REGISTERS, CONSUMER_REGISTERS = 32, 160
+PRODUCER_REGISTERS, MOST_REGISTERS = 32, 240
+REGISTER_FILE = 65536
+"""32-bit registers of a multiprocessor (CUDA C++ programming guide, compute capability 9.0)."""
 
 
 @dataclass
@@ -103,10 +106,11 @@ class RoleEmitter:
         consume = self._per_tile(
             values, lambda done: seq(work, self._publish(), self._consume(done), plan.after)
         )
-        extra = producer_threads(self.threads)
+        registers = self._registers()
+        extra = WARPGROUP if registers else producer_threads(self.threads)
         about: list[dict[str, Any]] = [{"name": "producer", "elected": True}, {"name": "consumers"}]
-        if extra == WARPGROUP:
-            about[0]["registers"], about[1]["registers"] = -PRODUCER_REGISTERS, CONSUMER_REGISTERS
+        if registers:
+            about[0]["registers"], about[1]["registers"] = -registers[0], registers[1]
         producer = Role(self.threads, extra, produce, about[0], self.span)
         consumer = Role(0, self.threads, consume, about[1], self.span)
         shared = [] if plan.workers else values
@@ -120,6 +124,33 @@ class RoleEmitter:
         return Launch(
             grid, threads, blocks, s.thread_vars, resize(body, self.ring), s.annotations, s.span
         )
+
+    def _registers(self) -> tuple[int, int] | None:
+        """Registers per thread of the producer (what it keeps) and of the consumers (what they
+        get): as annotated, and by themselves where the consumers are many. What the consumers get
+        must be there, or they wait for it for ever."""
+        notes = self.launch.annotations
+        keep, get = notes.get("producer_registers"), notes.get("consumer_registers")
+        if notes.get("reallocate_registers") is False:
+            return None
+        if keep is None and get is None and producer_threads(self.threads) < WARPGROUP:
+            return None
+        keep = PRODUCER_REGISTERS if keep is None else keep
+        threads = self.threads + WARPGROUP
+        blocks = notes.get("min_blocks") or 1
+        pool = REGISTER_FILE // (threads * blocks) // 8 * 8 * threads  # at the start all are equal
+        most = (pool - keep * WARPGROUP) // self.threads // 8 * 8
+        get = min(most, MOST_REGISTERS) if get is None else get
+        if not keep <= get <= most:
+            raise OptionError(
+                f"{self.threads} consumer threads of {get} registers and {WARPGROUP} producer "
+                f"threads of {keep} are not possible",
+                code="TL0567",
+                span=self.launch.span,
+                help=f"{blocks} block(s) of {threads} threads share {REGISTER_FILE} registers: "
+                f"beside such a producer at most {most} for a consumer, and no fewer than its own",
+            )
+        return keep, get
 
     def _per_tile(self, values: list[Stmt], body: Callable[[Expr], Stmt]) -> Stmt:
         """The body once, or (persistent) for each tile of this worker. `body` gets the number of

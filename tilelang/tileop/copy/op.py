@@ -29,9 +29,9 @@ class Copy(TileOp):
     an extent of 1 in the source is repeated. Outside of a *global* tensor reads give 0 (or the
     tensor's safe value) and writes are dropped.
 
-    coalesced_width: elements per access that the user wants. disable_tma: never the bulk engine.
-    eviction_policy: "evict_normal", "evict_first" or "evict_last". prefer_instruction: "tma",
-    "cp_async" or "sync". loop_layout: how the elements are spread over threads.
+    disable_tma: never the bulk engine. prefer_instruction: "tma", "cp_async" (not the bulk engine)
+    or "sync" (neither). loop_layout: how the elements are spread over threads. coalesced_width,
+    eviction_policy: what the user wrote; no lowering follows them, and the front end says so.
     """
 
     src: Region

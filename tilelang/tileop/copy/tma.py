@@ -85,6 +85,8 @@ def tma_why_not(op: Copy, ctx: LowerContext) -> str | None:
         return "the target has no TMA"
     if not ctx.options.tma or op.disable_tma:
         return "TMA is switched off"
+    if op.prefer_instruction in ("cp_async", "sync"):
+        return f"prefer_instruction={op.prefer_instruction!r} was asked for"
     sides = _sides(op)
     if sides is None:
         return "it copies between global and shared memory only"
