@@ -44,7 +44,7 @@ def test_features_follow_the_architecture() -> None:
     assert (ampere.arch, ampere.max_smem) == (80, 166912)
     assert (ampere.has_cp_async, ampere.has_mma, ampere.has_tma) == (True, True, False)
     assert (hopper.arch, hopper.max_smem) == (90, 232448)
-    assert (hopper.has_tma, hopper.has_wgmma, hopper.has_tcgen05) == (True, True, False)
+    assert (hopper.has_tma, hopper.has_wgmma, hopper.has_mbarrier) == (True, True, True)
     assert Target("cuda -arch=sm_89").max_smem == 101376
     assert not Target("cuda -arch=sm_100").has_wgmma
     assert hopper.is_cuda

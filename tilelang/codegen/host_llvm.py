@@ -75,9 +75,6 @@ class LlvmWriter:
         )
         return Value(symbol, "ptr")
 
-    def function_text(self, name: str) -> Value:
-        return Value(f"@{name}", "ptr")
-
     def extern(self, name: str, signature: Externs) -> None:
         if name in self._functions:
             return

@@ -115,9 +115,6 @@ class EagerFunction:
         }
         return tuple(n for n, s in specs.items() if isinstance(s, TensorSpec) and s.shape is None)
 
-    def is_eager(self) -> bool:
-        return detect_mode(self.fn) == "eager"
-
     def split(
         self, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> tuple[dict[str, Any], list[Any], dict[str, Any]]:

@@ -147,10 +147,6 @@ class Target:
         return self.cuda.num_sms
 
     @property
-    def has_ldmatrix(self) -> bool:
-        return self.arch >= 75
-
-    @property
     def has_cp_async(self) -> bool:
         return self.arch >= 80
 
@@ -158,24 +154,6 @@ class Target:
     def has_mma(self) -> bool:
         """mma.sync with the shapes of `ir.intrinsics.MMA_SHAPES`."""
         return self.arch >= 80
-
-    @property
-    def has_bf16(self) -> bool:
-        """bfloat16 arithmetic in hardware."""
-        return self.arch >= 80
-
-    @property
-    def has_tf32(self) -> bool:
-        return self.arch >= 80
-
-    @property
-    def has_fp8(self) -> bool:
-        """fp8 conversions and mma in hardware."""
-        return self.arch >= 89
-
-    @property
-    def has_stmatrix(self) -> bool:
-        return self.arch >= 90
 
     @property
     def has_tma(self) -> bool:
@@ -187,25 +165,12 @@ class Target:
         return self.arch >= 90
 
     @property
-    def has_clusters(self) -> bool:
-        return self.arch >= 90
-
-    @property
-    def has_pdl(self) -> bool:
-        """Programmatic dependent launch."""
-        return self.arch >= 90
-
-    @property
     def has_wgmma(self) -> bool:
         return self.arch_name == "sm_90a"
 
     @property
     def has_setmaxnreg(self) -> bool:
         return self.arch_name in ("sm_90a", "sm_100a", "sm_103a", "sm_120a")
-
-    @property
-    def has_tcgen05(self) -> bool:
-        return self.arch_name in ("sm_100a", "sm_103a")
 
     # ----------------------------------------------------------------------------- CPU
 

@@ -63,9 +63,10 @@ def _cxx_compiler() -> str:
 
 
 def _nvrtc() -> str:
-    from tilelang.runtime.nvrtc import nvrtc
+    from tilelang.engine import BACKENDS
+    from tilelang.target import Target
 
-    return str(nvrtc())
+    return BACKENDS["cuda"].versions(Target("cuda"))
 
 
 def _driver() -> str:

@@ -46,7 +46,7 @@ def _kernel(s: Launch, ctx: PassContext) -> Stmt:
         return s
     top = flatten(s.body)
     for x in barriers:
-        if not ctx.target.is_cuda or ctx.target.arch < 90:
+        if not ctx.target.has_mbarrier:
             raise TargetError(
                 f"T.alloc_barrier() requires sm_90 (Hopper) or later, the target is {ctx.target}",
                 code="TL0650",

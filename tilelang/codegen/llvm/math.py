@@ -149,10 +149,6 @@ def _clamp(x: Value, low: float, high: float) -> Value:
     return x.cmp("olt", low).select(low, x)
 
 
-def _is_nan(x: Value) -> Value:
-    return x.cmp("uno", x)
-
-
 def _split(x: Value, scale: float) -> tuple[Value, Value]:
     """n = round(x * scale) as a float and as an integer (of a NaN: some integer)."""
     shifted = _fma(x, scale, _ROUND)
