@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import ctypes
+import platform
 import subprocess
 import sys
 import threading
 
 import pytest
 
-from tilelang.errors import InternalError, ToolchainError
+from tilelang.errors import InternalError, TargetError, ToolchainError
 from tilelang.runtime.llvm_jit import assembly, compile_module, cpu_key, load, optimized_ir
 
 ADD = """
@@ -89,3 +90,21 @@ def test_text_forms_and_key() -> None:
 def test_llvmlite_is_imported_on_first_use() -> None:
     code = "import sys, tilelang.runtime.llvm_jit; assert 'llvmlite' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    ("cpu", "features", "message"),
+    [
+        ("znver33", "", "did you mean 'znver3"),
+        ("abc", "", "knows no CPU 'abc'"),
+        ("", "+avxx2", "did you mean 'avx2'"),
+        ("pentium", "", "cannot compile for -mcpu=pentium"),
+    ],
+)
+def test_names_that_llvm_does_not_know(cpu: str, features: str, message: str) -> None:
+    """LLVM itself only prints a warning, or ends the process."""
+    if platform.machine() != "x86_64":
+        pytest.skip("these are names of x86 processors")
+    with pytest.raises(TargetError, match=message):
+        compile_module(ADD, cpu, features)
+    assert compile_module(ADD, "haswell", "-avx2")

@@ -69,6 +69,7 @@ def test_every_architecture_is_found_by_its_number() -> None:
         ("webgpu", "known are auto, cuda"),
         ("", "is not supported"),
         ("cuda -arch=sm_91", "unknown CUDA architecture 'sm_91'"),
+        ("cuda -arch=sm_10", "known are sm_70, sm_75"),
         ("cuda -arhc=sm_90", "did you mean 'arch'"),
         ("cuda sm_90", "cannot read 'sm_90'"),
         (90, "not int"),

@@ -14,6 +14,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import itertools
+import platform
 import re
 import struct
 import threading
@@ -22,11 +23,17 @@ from typing import Any
 
 from tilelang.errors import InternalError, ToolchainError
 
+from .llvm_cpu import check_cpu
+
 __all__ = ["JitModule", "assembly", "compile_module", "cpu_key", "load", "optimized_ir"]
 
 _lock = threading.RLock()
 _serial = itertools.count()
 _SHT_SYMTAB = 2
+# Known to every LLVM for x86: no need to ask.
+_COMMON = (
+    ("x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4") if platform.machine() == "x86_64" else ()
+)
 
 
 @functools.cache
@@ -70,6 +77,8 @@ def _cpu(cpu: str, features: str) -> tuple[str, str]:
 
 def _target_machine(cpu: str, features: str, opt: int) -> Any:
     llvm = _binding()
+    if cpu not in ("", "native", *_COMMON) or features:
+        check_cpu("" if cpu == "native" else cpu, features)
     name, attributes = _cpu(cpu, features)
     return llvm.Target.from_default_triple().create_target_machine(
         cpu=name, features=attributes, opt=opt, reloc="pic", codemodel="small"

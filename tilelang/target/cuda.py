@@ -2,8 +2,8 @@
 """One row per CUDA architecture: what it can do and how much it has.
 
 In: an architecture as a user spells it (`sm_90`, `90a`, 80). Out: its `CudaArch` row, or a
-`TargetError` that names the nearest. `sm_90` means `sm_90a`: a cubin runs on one compute capability
-only, so the variant with all instructions of that chip is never worse (CUDA C++ Programming Guide,
+`TargetError` that lists them. `sm_90` means `sm_90a`: a cubin runs on one compute capability only,
+so the variant with all instructions of that chip is never worse (CUDA C++ Programming Guide,
 "Architecture- and family-specific features").
 """
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from tilelang.errors import TargetError, did_you_mean
+from tilelang.errors import TargetError
 
 __all__ = ["ARCHES", "CudaArch", "find_arch"]
 
@@ -64,5 +64,5 @@ def find_arch(spelling: str | int) -> CudaArch:
     raise TargetError(
         f"unknown CUDA architecture {str(spelling)!r}",
         code="TL0601",
-        help=did_you_mean(str(spelling), ARCHES) or f"known are {', '.join(ARCHES)}",
+        help=f"known are {', '.join(ARCHES)}",
     )
