@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import subprocess
 import sys
@@ -240,3 +241,59 @@ def test_every_knob_is_documented() -> None:
     assert ("CUDA_HOME", "CUDA_PATH") in [(r.name, r.default) for r in config.env_rows()]
     defaults = {row.name: row.default for row in config.pass_config_rows()}
     assert defaults["tl.disable_wgmma"] == "False"
+
+
+# --- readers ----------------------------------------------------------------------------------
+
+
+def read_attributes(*owners: str) -> set[str]:
+    """The attributes that the package reads of objects of these names, as in
+    `ctx.options.tma`."""
+    found: set[str] = set()
+    for path in Path(config.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+                owner = node.value
+                name = owner.attr if isinstance(owner, ast.Attribute) else getattr(owner, "id", "")
+                found |= {node.attr} if name in owners else set()
+    return found
+
+
+def test_an_option_has_a_reader_or_says_that_it_has_no_effect() -> None:
+    names = {row.name for row in dataclasses.fields(Options)}
+    read = names & read_attributes("options")
+    assert read | (names & set(config._NOT_YET)) == names
+    assert not read & set(config._NOT_YET), "said to have no effect, but read"
+
+
+def test_a_variable_has_a_reader_or_says_that_it_has_no_effect() -> None:
+    variables = {v.name for v in config._variables() if not isinstance(v, config._Ignored)}
+    silent = variables - read_attributes("env") - set(config._NOT_YET)
+    assert not silent
+    known = variables | {row.name for row in dataclasses.fields(Options)}
+    assert set(config._NOT_YET) <= known
+
+
+def test_a_key_sets_an_option_that_there_is() -> None:
+    names = {row.name for row in dataclasses.fields(Options)}
+    assert {row.option for row in PASS_CONFIGS.values() if isinstance(row, Sets)} <= names
+
+
+def test_variables_without_an_effect_yet_warn_once(
+    env: Env, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TILELANG_CPU_THREADS", "2")
+    with pytest.warns(CompatWarning, match="TILELANG_CPU_THREADS .*one thread"):
+        env.warn_ignored()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        env.warn_ignored()
+
+
+def test_options_without_an_effect_yet_warn_once() -> None:
+    with pytest.warns(CompatWarning, match=r"tl\.disable_vectorize_256"):
+        Options.from_pass_configs({"tl.disable_vectorize_256": True})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Options.from_pass_configs({"tl.disable_vectorize_256": True})
+        Options.from_pass_configs({"tl.disable_data_race_check": True})  # as it is

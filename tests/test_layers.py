@@ -44,7 +44,7 @@ ROOT_MODULES = frozenset({"__init__", "__main__"})
 # is looked up in the cache before it is compiled.
 WITHIN_A_ROW = frozenset({("config", "errors"), ("jit", "cache"), ("cache", "jit")})
 # Large or optional: imported on first use, so that `import tilelang` stays fast and needs none.
-LAZY = frozenset({"Cython", "cuda", "cupy", "llvmlite", "matplotlib", "torch", "tvm_ffi"})
+LAZY = frozenset({"cuda", "cupy", "llvmlite", "matplotlib", "torch", "tvm_ffi"})
 
 ROW_OF = {package: number for number, row in LAYERS.items() for package in row.packages}
 

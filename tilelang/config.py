@@ -584,7 +584,7 @@ class Env:
     TILELANG_DEFAULT_TARGET = _Variable(str, _default_target, "Target when none is given.")
     TILELANG_TARGET = _Variable(str, "auto", "Older name of TILELANG_DEFAULT_TARGET.")
     TILELANG_EXECUTION_BACKEND = _Variable(
-        str, "auto", "How kernels are called: tvm_ffi, ctypes, cython, nvrtc, torch or auto."
+        str, "auto", "How kernels are called: tvm_ffi, ctypes, nvrtc, torch or auto."
     )
     CUDA_HOME = _Variable(_maybe_path, _default_cuda_home, "CUDA toolkit, for nvcc if asked for.")
     CUDA_PATH = _Variable(_maybe_path, None, "The same, as other systems spell it.")
