@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tilelang.arith import Facts
 from tilelang.errors import ShapeError, TypeMismatchError
 from tilelang.ir import Buffer, Const, Expr, Load, Region, TileOp, TileStmt, const
 from tilelang.tileop import CheckContext
+from tilelang.tileop.regions import nearness
 
 from .trace import Trace
 from .values import VarRef
@@ -57,6 +59,43 @@ def _tile_at(t: Trace, load: Load, what: str, extents: tuple[Expr, ...] | None) 
     return Region(
         load.buffer, load.indices, (*(const(1) for _ in range(n - len(extents))), *extents)
     )
+
+
+def narrowed(near: Region, far: Region) -> tuple[Region, Region]:
+    """Both sides of a copy, `far` being a slice that the user wrote out: where that is certainly
+    shorter than the nearer side, only so much of the nearer side is meant. (Where it may be longer
+    the nearer side says how much; see `tileop.regions.pair`. So it does beside `:`, which clips a
+    tile at the end of a global tensor.)"""
+    if nearness(near.buffer) <= nearness(far.buffer):
+        return near, far
+    n, f = near.squeezed(), far.squeezed()
+    if len(n) != len(f):
+        both = min(len(near.extents), len(far.extents))
+        n = tuple(range(len(near.extents) - both, len(near.extents)))
+        f = tuple(range(len(far.extents) - both, len(far.extents)))
+    facts = Facts()
+    have, want = list(near.extents), list(far.extents)
+    for i, j in zip(n, f, strict=True):
+        if far.buffer.is_global and _is_full(far, j):
+            continue
+        length = facts.simplify(want[j])
+        if type(length) is Const and type(have[i]) is Const and length.value < have[i].value:
+            if type(want[j]) is Const and length.value == 1:
+                continue  # repeated
+            have[i] = want[j] = length
+    return _resized(near, have), _resized(far, want)
+
+
+def _resized(r: Region, extents: list[Expr]) -> Region:
+    same = all(a is b for a, b in zip(extents, r.extents, strict=True))
+    return r if same else Region(r.buffer, r.offsets, tuple(extents))
+
+
+def _is_full(r: Region, dim: int) -> bool:
+    """Is it `:`, or the same in numbers?"""
+    o, e, n = r.offsets[dim], r.extents[dim], r.buffer.shape[dim]
+    same = e is n or (type(e) is Const and type(n) is Const and e.value == n.value)
+    return type(o) is Const and o.value == 0 and same
 
 
 def is_place(value: Any) -> bool:

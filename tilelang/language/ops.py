@@ -16,7 +16,7 @@ from tilelang.ir import Const, Load, Region, as_bool
 from tilelang.tileop import Copy, Fill, Gemm
 
 from .hints import access_width, no_effect
-from .operands import emit_op, region
+from .operands import emit_op, narrowed, region
 from .trace import Trace, current
 from .values import VarRef, plain, scalar, store
 
@@ -96,12 +96,17 @@ def _both_scalars(src: Any, dst: Any) -> bool:
 
 
 def copy_operands(t: Trace, src: Any, dst: Any) -> tuple[Region, Region]:
-    """Both operands as regions; an origin takes the other's extents."""
+    """Both operands as regions; an origin takes the other's extents, a slice keeps its own."""
     if isinstance(src, Load):
         b = region(t, dst, "T.copy: dst")
         return region(t, src, "T.copy: src", b.extents), b
     a = region(t, src, "T.copy: src")
-    return a, region(t, dst, "T.copy: dst", a.extents)
+    b = region(t, dst, "T.copy: dst", a.extents)
+    if isinstance(src, Region):
+        b, a = narrowed(b, a)
+    if isinstance(dst, Region):
+        a, b = narrowed(a, b)
+    return a, b
 
 
 def fill(dst: Any, value: Any) -> None:
