@@ -106,6 +106,13 @@ def test_without_outputs_the_caller_passes_everything() -> None:
     np.testing.assert_array_equal(c, a + b)
 
 
+def test_a_decorated_function_is_no_primfunc() -> None:
+    with pytest.raises(ArgumentTypeError, match="lazy_add is a function under") as caught:
+        tilelang.compile(lazy_add, target="llvm")
+    assert "lazy_add.get_tir(...)" in str(caught.value)
+    assert repr(lazy_add).startswith("<@tilelang.jit lazy_add(m, n, dtype) for llvm: call it")
+
+
 def test_arguments_by_name() -> None:
     a, b = pair(8, 8)
     c = np.zeros_like(a)

@@ -22,6 +22,7 @@ from tilelang.errors import ArgumentTypeError, ArgumentValueError
 from tilelang.ir import Buffer, IRModule, PrimFunc
 from tilelang.target import canon_target_host, determine_target
 
+from .impl import JITImpl
 from .install import check_installation
 from .kernel import JITKernel
 
@@ -64,6 +65,13 @@ def _one_function(func: Any) -> PrimFunc:
         return func
     if isinstance(func, IRModule) and len(func.functions) == 1:
         return next(iter(func.functions.values()))
+    if isinstance(func, JITImpl):
+        name = func.__name__
+        raise ArgumentTypeError(
+            f"tilelang.compile needs a PrimFunc, and {name} is a function under @tilelang.jit",
+            code="TL0960",
+            help=f"{name}(...) compiles by itself; for its PrimFunc: {name}.get_tir(...)",
+        )
     raise ArgumentTypeError(
         f"tilelang.compile needs a PrimFunc, got {type(func).__name__}",
         code="TL0960",

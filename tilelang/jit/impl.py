@@ -71,6 +71,12 @@ class JITImpl:
         self._plans: dict[Any, Any] = {}
         self._quick: dict[Any, _Quick] = {}
 
+    def __repr__(self) -> str:
+        of = "" if self.signature is None else ", ".join(self.signature.parameters)
+        where = "" if self.target is None else f" for {self.target}"
+        ways = "call it, or .compile(...), .get_tir(...)"
+        return f"<@tilelang.jit {self.__name__}({of}){where}: {ways}>"
+
     @property
     def func_source(self) -> str:
         """Text of the function."""
