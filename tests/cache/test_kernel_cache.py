@@ -25,6 +25,7 @@ from tilelang.cache.store import cache_root, kernel_folder, load_artifact
 from tilelang.config import Options
 from tilelang.engine import lower
 from tilelang.engine.callback import register_cuda_postproc, unregister_postproc
+from tilelang.errors import OptionError
 from tilelang.ir import PrimFunc
 from tilelang.jit import kernel as kernel_module
 from tilelang.target import Target
@@ -376,3 +377,28 @@ def test_sources_hash_is_remembered_by_their_times() -> None:
 def test_reading_needs_a_whole_key() -> None:
     assert load_artifact("0" * 64, LLVM, LLVM) is None
     assert kernel_folder("abc").name == "abc"
+
+
+def test_what_is_observed_is_compiled_anew(
+    compiled: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make()
+    for variable, value, text in (
+        ("TILELANG_DUMP", "after:guard_bounds", "guard_bounds.py"),
+        ("TILELANG_TIME", "1", "passes of main"),
+    ):
+        monkeypatch.setenv(variable, value)
+        make()
+        assert text in capsys.readouterr().err
+        monkeypatch.delenv(variable)
+    assert compiled == ["main"] * 3
+    monkeypatch.setenv("TILELANG_DUMP", "after:no_such_pass")
+    with pytest.raises(OptionError, match="no_such_pass"):
+        make()
+
+
+def test_show_says_why_there_is_nothing() -> None:
+    assert "lower" in make().show("time")
+    clear_memory()
+    assert "comes from the cache" in make().show("time")
+    assert "no choices were recorded" in make().show("why")

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tilelang.config import Options, env
+from tilelang.engine import is_observed
 from tilelang.ir import PrimFunc
 from tilelang.target import Target
 
@@ -53,7 +54,7 @@ def cached(
         )  # fmt: skip
 
     key = cache_key(func, out_idx, execution_backend, target, target_host, options)
-    if key is None or not is_cache_enabled():
+    if key is None or is_observed() or not is_cache_enabled():
         return _compiled(make, func.name)
     with _guard:
         lock = _locks.setdefault(key, threading.Lock())

@@ -17,9 +17,14 @@ from tilelang.errors import OptionError, did_you_mean
 from tilelang.ir import HostProgram, Kernel, PrimFunc, TensorMap, stmt_text
 from tilelang.transform import PIPELINE
 
-__all__ = ["Observer", "dump_source", "observer", "print_times"]
+__all__ = ["Observer", "dump_source", "is_observed", "observer", "print_times"]
 
 Observer = Callable[[str, Any], None]
+
+
+def is_observed() -> bool:
+    """Does the environment ask to see a compilation? Then a kernel from a cache will not do."""
+    return bool(env.TILELANG_DUMP or env.TILELANG_STOP_AFTER or env.TILELANG_TIME)
 
 
 def observer(given: Observer | None) -> Observer | None:

@@ -176,9 +176,17 @@ class JITKernel:
             raise ArgumentValueError(
                 f"show takes one of {', '.join(shown)}, not {what!r}", code="TL0951"
             )
-        text = shown[what]()
+        text = shown[what]() or self._why_nothing(what)
         print(text)
         return text
+
+    def _why_nothing(self, what: str) -> str:
+        """One line in place of an empty text."""
+        if what == "time":
+            return "# no times: the kernel comes from the cache (TILELANG_TIME=1 compiles anew)"
+        if what == "why":
+            return f"# no choices were recorded for this kernel (target {self.target})"
+        return f"# no {what}: execution backend {self.execution_backend} has none"
 
     def _times(self) -> str:
         rows = [f"{name:24} {1e3 * t:8.2f} ms" for name, t in self.artifact.timings.items()]
