@@ -301,11 +301,10 @@ def Pipelined(
 ) -> LoopSpec:
     """A loop whose copies run ahead of its computation by up to `num_stages` iterations.
 
-    group: accepted, without an effect.
+    order, stage: one entry per statement of the body: its place, and how many iterations later than
+    stage 0 it runs. group: lists of statement numbers; then the entries are for these groups.
     """
     t = current("T.Pipelined")
-    if group is not None:
-        no_effect("T.Pipelined: group", "order= and stage= have one entry per statement")
     stages = const_int(plain(num_stages))
     if stages is None or stages < 0:
         raise t.error(
@@ -341,7 +340,7 @@ def Pipelined(
     extra["num_stages"] = max(
         stages, max(stage, default=0) + 1 if stage is not None and not stages else stages
     )
-    for key, value in (("order", order), ("stage", stage)):
+    for key, value in (("order", order), ("stage", stage), ("group", group)):
         if value is not None:
             extra[key] = _frozen(value)
     return spec("T.Pipelined", "pipelined", start, stop, None, extra)

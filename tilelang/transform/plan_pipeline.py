@@ -38,6 +38,7 @@ from tilelang.ir import (
     as_expr,
     effects,
     flatten,
+    seq,
 )
 
 from .manager import PassContext
@@ -94,7 +95,9 @@ class _Pipeliner(Rewriter):
 
     def schedule(self, s: For, body: list[Stmt], depth: int) -> list[Item]:
         if s.annotations.get("stage") or s.annotations.get("order"):
-            return self.manual(s, body, depth)
+            work = self.grouped(s, [x for x in body if type(x) not in (Alloc, Bind)])
+            if work is not None:
+                return self.manual(s, body, work, depth)
         allocs, producers, rest = split_producers(s, body, self.outer[-1])
         items = [self.item(p, max(depth - 1, 0), True) for p in producers]
         return [Item(a) for a in allocs] + items + [self.item(x, 0, False) for x in rest]
@@ -107,21 +110,37 @@ class _Pipeliner(Rewriter):
         written = tuple(dict.fromkeys(a.buffer for a in e.writes))
         return Item(stmt, lead, unit, buffers=written, effects=e)
 
-    def manual(self, s: For, body: list[Stmt], depth: int) -> list[Item]:
-        """`order=` and `stage=`: one entry per statement that is no binding; -1 for a copy that the
-        compiler places (at the top, `num_stages - 1` iterations before its first consumer)."""
-        work = [x for x in body if type(x) not in (Alloc, Bind)]
+    def grouped(self, s: For, work: list[Stmt]) -> list[Stmt] | None:
+        """What the entries of `order=` and `stage=` stand for: the statements, or the groups of
+        them that `group=` lists by number. None where these are not the statements there are:
+        programs of other compilers count what they made of the loop, so it is no error."""
+        groups = s.annotations.get("group")
+        if not groups:
+            return work
+        if sorted(n for g in groups for n in g) != list(range(len(work))):
+            self.ctx.note(
+                f"{s.span}: the schedule given is not used: its groups do not name the "
+                f"{len(work)} statements of the loop"
+            )
+            return None
+        return [seq(*(work[n] for n in g)) for g in groups]
+
+    def manual(self, s: For, body: list[Stmt], work: list[Stmt], depth: int) -> list[Item]:
+        """`order=` and `stage=`: one entry per statement that is no binding, or per group; -1 for a
+        copy that the compiler places (at the top, `num_stages - 1` iterations before its first
+        consumer)."""
         stage = list(s.annotations.get("stage") or [0] * len(work))
         order = list(s.annotations.get("order") or range(len(work)))
+        what = "groups" if s.annotations.get("group") else "statements"
         for name, given in (("stage", stage), ("order", order)):
             if len(given) != len(work):
                 raise OptionError(
                     f"T.Pipelined: {name} has {len(given)} entries, but the loop body has "
-                    f"{len(work)} statements",
+                    f"{len(work)} {what}",
                     code="TL0551",
                     span=s.span,
-                    help=f"give one entry per statement (bindings and allocations do not count): "
-                    f"{len(work)}",
+                    help=f"give one entry per {what[:-1]} (bindings and allocations do not count): "
+                    f"{len(work)}; or group statements with group=[[0], [1, 2], …]",
                 )
         last = max(stage)
         lead = [last - x for x in stage]

@@ -76,6 +76,8 @@ def _kernel(s: Launch, func: PrimFunc, ctx: PassContext) -> Stmt:
     except Declined as why:
         ctx.note(f"{s.span}: no warp specialisation: {why}")
         return s
+    if plan.loop.annotations.get("order") or plan.loop.annotations.get("stage"):
+        ctx.note(f"{s.span}: warp roles take the place of the schedule given by order= and stage=")
     return RoleEmitter(s, plan).emit()
 
 
@@ -92,8 +94,6 @@ def _plan(s: Launch, loops: list[For], func: PrimFunc, ctx: PassContext) -> Plan
         raise Declined("the pipelined loop is nested, or not the only one")
     if stages < 2:
         raise Declined("fewer than two stages leave nothing to overlap")
-    if loop.annotations.get("order") or loop.annotations.get("stage"):
-        raise Declined("the loop has a schedule of the user's")
     if threads % WARPGROUP or s.threads[1] * s.threads[2] != 1:
         raise Declined(f"{s.threads} threads are not whole warpgroups of {WARPGROUP} along x")
     if threads + producer_threads(threads) > ctx.target.max_threads:
