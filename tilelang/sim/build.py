@@ -53,18 +53,9 @@ def build(source: str, kernels: Sequence[Kernel | str], instrument: bool = True)
     host = host_source(source, names, GENERATED_FILE)
     flags = (*_FLAGS, *(host_compiler().instrument_flags() if instrument else ()))
 
-    def library() -> Path:
-        parts = [host.text, *flags, _headers_text()]
-        return build_once(
-            kernel_folder(), parts, lambda scratch, out: _make(host, flags, scratch, out)
-        )
-
-    path = library()
-    try:
-        return SimModule(path, host, names)
-    except OSError:  # a damaged file in the cache
-        path.unlink()
-        return SimModule(library(), host, names)
+    parts = [host.text, *flags, _headers_text()]
+    path = build_once(kernel_folder(), parts, lambda scratch, out: _make(host, flags, scratch, out))
+    return SimModule(path, host, names)
 
 
 @functools.cache

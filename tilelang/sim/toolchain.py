@@ -121,20 +121,33 @@ def build_once(folder: Path, parts: Sequence[str], make: Callable[[Path, Path], 
     """The library in `folder` that `make(scratch folder, output)` builds from `parts`.
 
     `parts` is all that the result depends on beside the compiler and the processor. Several
-    processes may build at once: the result appears whole or not at all.
+    processes may build at once: the result appears whole or not at all. A file that is no longer
+    what was built, which loading could not survive, is built anew.
     """
     digest = hashlib.sha256()
     for part in (host_compiler().version, processor(), *parts):
         digest.update(part.encode() + b"\0")
     _make_private(folder)
     path = folder / f"{digest.hexdigest()[:32]}.so"
-    if path.exists() and not env.TILELANG_DISABLE_CACHE:
+    if not env.TILELANG_DISABLE_CACHE and _is_whole(path):
         return path
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         output = Path(scratch) / "out.so"
         make(Path(scratch), output)
+        with output.open("r+b") as file:  # loaders do not look behind the sections
+            file.write(hashlib.sha256(file.read()).digest())
         os.replace(output, path)
     return path
+
+
+def _is_whole(path: Path) -> bool:
+    """Is the file there, and does it end with the hash of what precedes?"""
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return False
+    size = hashlib.sha256().digest_size
+    return hashlib.sha256(content[:-size]).digest() == content[-size:]
 
 
 def _make_private(folder: Path) -> None:
