@@ -28,7 +28,6 @@ _NAMES: dict[str, tuple[str, str | None]] = {
     "Profiler": ("tilelang.profiler", "Profiler"),
     "do_bench": ("tilelang.profiler", "do_bench"),
     "TensorSupplyType": ("tilelang.profiler", "TensorSupplyType"),
-    "autotune": ("tilelang.autotuner", "autotune"),
     "PassConfigKey": ("tilelang.config", "PassConfigKey"),
     "enable_cache": ("tilelang.cache", "enable_cache"),
     "disable_cache": ("tilelang.cache", "disable_cache"),
@@ -49,9 +48,7 @@ _NAMES: dict[str, tuple[str, str | None]] = {
     **{
         name: (f"tilelang.{name}", None)
         for name in (
-            "analysis",
             "arith",
-            "autotuner",
             "cache",
             "codegen",
             "compat",
@@ -64,7 +61,6 @@ _NAMES: dict[str, tuple[str, str | None]] = {
             "layout",
             "profiler",
             "runtime",
-            "show",
             "sim",
             "target",
             "testing",
@@ -89,14 +85,7 @@ def __getattr__(name: str) -> Any:
             f"module 'tilelang' has no attribute {name!r}" + (f"; {near}" if near else "")
         )
     module, attribute = entry
-    try:
-        value: Any = importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name is None or not error.name.startswith("tilelang"):
-            raise
-        raise AttributeError(
-            f"tilelang.{name} is not available: there is no {error.name}"
-        ) from None
+    value: Any = importlib.import_module(module)
     if attribute is not None:
         value = getattr(value, attribute)
     globals()[name] = value
