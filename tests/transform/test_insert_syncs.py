@@ -137,6 +137,52 @@ def test_a_barrier_under_a_condition_that_all_threads_answer_alike() -> None:
     np.testing.assert_array_equal(a, b)
 
 
+def test_no_barrier_in_a_loop_that_some_threads_leave_earlier() -> None:
+    @T.prim_func
+    def main(A: T.Tensor((4, 128), "int32"), B: T.Tensor((4, 128), "int32")):
+        with T.Kernel(1, threads=128):
+            tx = T.get_thread_binding()
+            s = T.alloc_shared((128,), "int32")
+            trips = T.alloc_var("int32", init=0)
+            for k in T.serial(4):
+                if tx < 32 * k:
+                    break
+                s[tx] = A[k, tx]
+                B[k, tx] = s[tx]
+                trips = trips + 1
+            if trips > 2:
+                s[tx] = A[0, tx]
+                B[0, tx] = s[tx] + 1
+
+    assert barriers(main) == (1, 0)  # before the last branch, which all threads reach
+    a, b = np.arange(512, dtype=np.int32).reshape(4, 128), np.zeros((4, 128), np.int32)
+    tilelang.compile(main, target=AMPERE)(a, b)
+    k, tx = np.arange(4)[:, None], np.arange(128)
+    np.testing.assert_array_equal(
+        b, np.where(tx >= 32 * k, a, 0) + np.where((k == 0) & (tx >= 64), 1, 0)
+    )
+
+
+def test_what_an_extern_call_may_do_behind_its_pointers() -> None:
+    source = """
+    __device__ void put(int* s, int i, int v) { s[i] = v; }
+    __device__ int after(const int* s, int i) { return s[(i + 1) % 128]; }
+    """
+
+    @T.prim_func
+    def main(A: T.Tensor((128,), "int32"), B: T.Tensor((128,), "int32")):
+        with T.Kernel(1, threads=128):
+            T.import_source(source)
+            tx = T.get_thread_binding()
+            s = T.alloc_shared((128,), "int32")
+            T.call_extern("handle", "put", T.address_of(s[0]), tx, A[tx])
+            B[tx] = T.call_extern("int32", "after", T.address_of(s[0]), tx)
+
+    a, b = np.arange(128, dtype=np.int32), np.zeros(128, np.int32)
+    tilelang.compile(main, target=AMPERE)(a, b)
+    np.testing.assert_array_equal(b, np.roll(a, -1))
+
+
 def test_the_table_says_whose_results_differ_per_thread() -> None:
     for row in TABLE.values():
         if row.effect == "opaque" or "atomic" in row.pointers.values():

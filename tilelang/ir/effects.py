@@ -61,7 +61,7 @@ class Access:
 @dataclass(frozen=True)
 class Effects:
     """All accesses of a statement, in program order; `barrier`: every thread of the block arrives;
-    `opaque`: it may touch anything (an extern call)."""
+    `opaque`: it may touch anything (an extern call; what its pointers name is in `accesses`)."""
 
     accesses: tuple[Access, ...] = ()
     barrier: bool = False
@@ -137,15 +137,14 @@ def _call_effects(x: Call, found: list[Access], flags: list[bool]) -> None:
     row = TABLE[x.op]
     flags[0] |= row.effect == "barrier"
     flags[1] |= row.effect == "opaque"
-    for i, kind in row.pointers.items():
-        if i < len(x.args):
-            target = x.args[i]
-            if type(target) is Call and target.op == "address_of":
-                load: Any = target.args[0]
-                # how many elements lie behind a pointer is the intrinsic's business
-                region = load.buffer.whole()
-                kinds = (READ, WRITE) if kind == "rw" else (kind,)
-                found.extend(Access(region, k, row.unit) for k in kinds)
+    for i, target in enumerate(x.args):
+        kind = row.pointers.get(i, "rw" if row.effect == "opaque" else None)
+        if kind is not None and type(target) is Call and target.op == "address_of":
+            load: Any = target.args[0]
+            # how many elements lie behind a pointer is the intrinsic's business
+            region = load.buffer.whole()
+            kinds = (READ, WRITE) if kind == "rw" else (kind,)
+            found.extend(Access(region, k, row.unit) for k in kinds)
 
 
 def _exprs(es: Iterable[Expr]) -> Effects:

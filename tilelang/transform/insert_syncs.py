@@ -12,7 +12,7 @@ that conflicts with an access made since the last barrier. Loop-carried conflict
 An asynchronous copy writes its buffer from issue to wait. It conflicts like a write when issued;
 when a wait has completed it, it counts as a fresh write of the waiting thread, which others see
 only after a barrier. A barrier never stands where threads may diverge: a branch that depends on the
-thread is treated as one statement."""
+thread, or a loop that some threads leave earlier, is treated as one statement."""
 
 from __future__ import annotations
 
@@ -24,9 +24,11 @@ from tilelang.ir import (
     Access,
     Alloc,
     Bind,
+    Break,
     Buffer,
     Call,
     Const,
+    Continue,
     Effects,
     Evaluate,
     Expr,
@@ -147,10 +149,10 @@ class _Inserter:
         t = type(s)
         if t is Seq:
             return self.body(s)
-        if t is For and self.uniform.expr(s.start) and self.uniform.expr(s.extent):
+        if t is For and self.uniform.loop(s, s.start, s.extent):
             body = self.loop(s.body)
             return For(s.var, s.start, s.extent, body, s.kind, s.annotations, s.span)
-        if t is While and self.uniform.expr(s.cond):
+        if t is While and self.uniform.loop(s, s.cond):
             self.leaf(Evaluate(s.cond))
             return While(s.cond, self.loop(s.body), s.span)
         if t is If and self.uniform.expr(s.cond):
@@ -282,6 +284,21 @@ class Uniformity:
             return x.buffer.root() in self.divergent or x.buffer.is_fragment
         return t is Call and TABLE[x.op].per_thread
 
+    def loop(self, s: For | While, *control: Expr) -> bool:
+        """Do all threads go through the same iterations, each to its end?"""
+        return all(self.expr(e) for e in control) and not self._jumps(s.body, False)
+
+    def _jumps(self, s: Stmt, under: bool) -> bool:
+        """May some threads leave this iteration of the loop around `s` where others stay?"""
+        t = type(s)
+        if t is Break or t is Continue:
+            return under
+        if t is For or t is While:
+            return False  # its jumps are its own
+        if t is If:
+            under = under or not self.expr(s.cond)  # type: ignore[attr-defined]
+        return any(self._jumps(c, under) for c in s.children if isinstance(c, Stmt))
+
     def _grow(self, s: Any, under: bool) -> bool:
         t = type(s)
         if t is Bind:
@@ -291,11 +308,14 @@ class Uniformity:
             return private and self._mark(
                 s.buffer.root(), under or not all(self.expr(e) for e in (*s.indices, s.value))
             )
-        if t is If or t is While:
+        if t is If:
             under = under or not self.expr(s.cond)
+        elif t is While:
+            under = under or not self.loop(s, s.cond)
         elif t is For:
-            changed = self._mark(s.var, not (self.expr(s.start) and self.expr(s.extent)))
-            return self._grow(s.body, under or s.var in self.divergent) or changed
+            under = under or not self.loop(s, s.start, s.extent)
+            changed = self._mark(s.var, under)
+            return self._grow(s.body, under) or changed
         changed = False
         if t is Parallel:
             for v in s.vars:
