@@ -8,6 +8,7 @@ import pytest
 
 import tilelang
 import tilelang.language as T
+from tilelang.errors import ShapeError
 
 TARGETS = pytest.mark.parametrize("target", ["llvm", "cuda-sim -arch=sm_80"])
 
@@ -73,3 +74,30 @@ def test_slices_of_the_size_of_the_tile_clip(target: str) -> None:
     tilelang.compile(main, target=target)(a, b)
     assert (b[:50] == a).all()
     assert not b[50:].any()
+
+
+def test_a_part_cannot_be_moved_onto_itself() -> None:
+    with pytest.raises(ShapeError, match=r"A\[0:32\] and A\[8:40\] overlap") as caught:
+
+        @T.prim_func
+        def main(A: T.Tensor((64,), "float32")):
+            with T.Kernel(1, threads=32):
+                T.copy(A[0:32], A[8:40])
+
+    assert caught.value.span is not None
+    assert "fragment" in str(caught.value.help)
+
+
+@TARGETS
+def test_parts_of_one_buffer_that_do_not_meet(target: str) -> None:
+    @T.prim_func
+    def main(A: T.Tensor((8, 64), "float32")):
+        with T.Kernel(4, threads=32) as bx:
+            T.copy(A[bx, 0:32], A[bx + 4, 32:64])
+            T.copy(A[bx, :], A[bx, :])
+
+    a = np.random.default_rng(0).random((8, 64), np.float32)
+    want = a.copy()
+    want[4:, 32:] = a[:4, :32]
+    tilelang.compile(main, target=target)(a)
+    np.testing.assert_array_equal(a, want)

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from tilelang.arith import Facts
 from tilelang.errors import ScopeError, ShapeError
-from tilelang.ir import Effects, Region, Scope, TileOp, node, read, write
+from tilelang.ir import Const, Effects, Region, Scope, TileOp, node, read, write
 from tilelang.tileop.base import Lowering, imported
 from tilelang.tileop.checks import CheckContext, describe, differ, shape_text
 from tilelang.tileop.cpu import not_on_cpu, not_on_cuda
@@ -78,6 +79,7 @@ class Copy(TileOp):
                     help="copy between global, shared, fragment and local buffers",
                 )
         self._check_extents(ctx)
+        self._check_overlap(ctx)
 
     def _check_extents(self, ctx: CheckContext) -> None:
         p = self.pairing
@@ -93,6 +95,32 @@ class Copy(TileOp):
                 b = self.dst.extents[p.dst.index(loop)]
                 if differ(a, b):
                     self._mismatch(ctx, f"{a} elements do not fit {b}")
+
+    def _check_overlap(self, ctx: CheckContext) -> None:
+        """Threads copy in no order: a part of a buffer cannot be moved onto itself."""
+        source, target = self.source, self.target
+        if source.buffer is not target.buffer:
+            return
+        facts, shifts = Facts(), []
+        for a, b, n, m in zip(
+            source.offsets, target.offsets, source.extents, target.extents, strict=True
+        ):
+            shift, n, m = facts.simplify(b - a), facts.simplify(n), facts.simplify(m)
+            if not (type(shift) is type(n) is type(m) is Const):
+                return
+            if not -m.value < shift.value < n.value:
+                return
+            shifts.append(shift.value)
+        if not any(shifts):
+            return
+        raise ShapeError(
+            f"T.copy: {source!r} and {target!r} overlap, and elements are copied in no order",
+            code="TL0328",
+            span=ctx.span,
+            marks=ctx.marks("src", "dst"),
+            notes=[describe(self.src), describe(self.dst)],
+            help="copy to another buffer first, e.g. a fragment, and from there back",
+        )
 
     def _mismatch(self, ctx: CheckContext, why: str) -> None:
         raise ShapeError(
