@@ -19,6 +19,7 @@ import tilelang.language as T
 from tilelang.errors import ArgumentTypeError, ArgumentValueError, OptionError, TargetError
 from tilelang.ir import PrimFunc
 from tilelang.jit import JITImpl, JITKernel
+from tilelang.runtime import cuda_driver
 
 torch = pytest.importorskip("torch")
 
@@ -111,6 +112,20 @@ def test_a_decorated_function_is_no_primfunc() -> None:
         tilelang.compile(lazy_add, target="llvm")
     assert "lazy_add.get_tir(...)" in str(caught.value)
     assert repr(lazy_add).startswith("<@tilelang.jit lazy_add(m, n, dtype) for llvm: call it")
+
+
+@pytest.mark.parametrize(("version", "what"), [(None, "driver"), ((13, 0), "device")])
+def test_a_machine_without_gpu_is_named(
+    version: Any, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cuda_driver, "device_count", lambda: 0)
+    monkeypatch.setattr(cuda_driver, "driver_version", lambda: version)
+    kernel = tilelang.compile(adder(32, 32), target="cuda -arch=sm_90a")
+    a = torch.zeros(32, 32)
+    with pytest.raises(ArgumentValueError, match=f"this machine has no CUDA {what}") as caught:
+        kernel(a, a, a)
+    assert "target 'llvm'" in str(caught.value)
+    assert "'cuda-sim'" in str(caught.value)
 
 
 def test_arguments_by_name() -> None:

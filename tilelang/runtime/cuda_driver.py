@@ -28,7 +28,7 @@ from tilelang.target.cuda_abi import (
 
 __all__ = [
     "CudaKernel", "CudaLibrary", "DeviceMemory", "Driver", "LaunchAttributeStruct", "LaunchConfig",
-    "TensorMapStruct", "device_count", "driver", "driver_version",
+    "TensorMapStruct", "device_count", "driver", "driver_version", "missing_device",
 ]  # fmt: skip
 
 Version = tuple[int, int]
@@ -349,3 +349,10 @@ def device_count() -> int:
         return driver().device_count
     except ToolchainError:
         return 0
+
+
+def missing_device() -> str:
+    """What this machine lacks to run a CUDA kernel; empty where it has a device."""
+    if device_count():
+        return ""
+    return f"this machine has no CUDA {'driver' if driver_version() is None else 'device'}"

@@ -59,6 +59,7 @@ from tilelang.ir import (
 )
 from tilelang.ir.intrinsics import TABLE
 
+from .cuda_driver import missing_device
 from .dlpack import CPU, CUDA, View, view_of
 
 __all__ = ["CODES", "Bound", "CallSpec", "KernelSpec", "MapSpec", "ParamSpec", "Size", "call_spec"]
@@ -359,11 +360,14 @@ class CallSpec:
         if view.device[0] != device_type:
             expected = "a CUDA device" if device_type == CUDA else "the CPU"
             got_name = {CPU: "cpu", CUDA: "cuda"}.get(view.device[0], "another device")
+            missing = missing_device() if device_type == CUDA else ""
             raise ArgumentValueError(
                 f"{self._where(p)}: expected a tensor on {expected},"
-                f" got one on {got_name}:{view.device[1]}",
+                f" got one on {got_name}:{view.device[1]}{missing and '; '}{missing}",
                 code=CODES["device"],
-                help="compile for the tensor's device with target=, or move the tensor",
+                help="to run it here, compile for target 'llvm', or for 'cuda-sim', the simulator"
+                if missing
+                else "compile for the tensor's device with target=, or move the tensor",
             )
         if device_type == CUDA and view.device[1] != bound.device[1]:
             raise ArgumentValueError(

@@ -137,6 +137,8 @@ def _retrier(
         if len(passed) < len(args):
             return native(*passed)  # says how many there should be
         if isinstance(error, TileError):
+            if error.code == CODES["device"]:  # perhaps there is no device: only Python knows
+                raise _explained(error, args, spec, device_type) from None
             raise error
         writes = everything if len(args) == len(spec.params) else written
         again = _exportable(args, spec, writes)
