@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tilelang
+import tilelang.language as T
 from tilelang.engine.lower import lower
 from tilelang.sim import build, run_program
 from tilelang.testing import kernels
@@ -76,3 +78,21 @@ def test_kernels_of_the_zoo(name: str, arch: str) -> None:
     tile.run(func, *want)
     for n, (x, y) in enumerate(zip(got, want, strict=True)):
         assert_close(x, y, 1e-2, 1e-2, f"{name}, argument {n}")
+
+
+def test_negative_strides() -> None:
+    """What a kernel may touch lies on both sides of the first element."""
+    s, t = T.dynamic("s, t", "int64")
+
+    @T.prim_func
+    def main(A: T.StridedTensor((4, 8), (s, t), "float32"), B: T.Tensor((4, 8), "float32")):
+        with T.Kernel(1, threads=32):
+            for i, j in T.Parallel(4, 8):
+                B[i, j] = A[i, j]
+
+    a = np.arange(64, dtype=np.float32).reshape(4, 16)
+    kernel = tilelang.compile(main, target="cuda-sim -arch=sm_80")
+    for view in (a[::-1, ::-2], a[::-1, 4:12], a[:, 15:7:-1]):
+        b = np.zeros((4, 8), np.float32)
+        kernel(view, b)
+        np.testing.assert_array_equal(b, view)

@@ -113,10 +113,11 @@ class PythonLauncher:
             if 0 in view.shape:
                 continue
             p = self.spec.params[index]
-            bits = DType(p.dtype).bits
-            last = sum((n - 1) * s for n, s in zip(view.shape, view.strides, strict=True))
-            size = (last + 1) * max(bits, 8) // 8
-            out.append(MemoryRange(view.address, size, p.name, index in kernel.writes))
+            width = max(DType(p.dtype).bits, 8) // 8
+            steps = [(n - 1) * s for n, s in zip(view.shape, view.strides, strict=True)]
+            first, last = (sum(f(s, 0) for s in steps) for f in (min, max))
+            begin, size = view.address + first * width, (last - first + 1) * width
+            out.append(MemoryRange(begin, size, p.name, index in kernel.writes))
         for n, workspace in enumerate(workspaces):
             own = view_of(workspace)
             if own is not None and 0 not in own.shape:
