@@ -33,15 +33,17 @@ WITHOUT_EFFECT = {
     "T.copy(A, S, prefer_instruction='tma')": "T.copy: prefer_instruction='tma'",
     "T.async_copy(A, S, coalesced_width=4)": "T.async_copy: coalesced_width",
     "T.tma_copy(A, S, barrier=bar, eviction_policy='evict_last')": "T.tma_copy: eviction_policy",
+    "T.copy(A, S, annotations={'coalesced_width': 4})": "T.copy: coalesced_width",
+    "T.copy(A, S, annotations={'speed': 4})": "T.copy: annotation 'speed'",
+    "T.gemm(S, S, F, annotations={'speed': 4})": "T.gemm: annotation 'speed'",
     "T.gemm(S, S, F, wg_wait=-1)": "T.gemm: wg_wait",
     "for i in T.Parallel(16, coalesced_width=4):\n    B[i] = 0": "T.Parallel: coalesced_width",
     "for i in T.Parallel(16, prefer_async=True):\n    S[i, 0] = B[i]": "T.Parallel: prefer_async",
-    "for k in T.Pipelined(4, num_stages=2, group=[[0]]):\n    B[k] = 0": "T.Pipelined: group",
     "T.reduce_sum(F, R, batch=2)": "T.reduce_sum: batch",
     "r = T.alloc_reducer((16,), 'float32')\nT.clear(r)\nT.finalize_reducer(r, batch=4)": (
         "T.finalize_reducer: batch"
     ),
-    "T.atomic_add(B[0], 1.0, annotations={'x': 1})": "T.atomic_add: annotations",
+    "T.atomic_add(B[0], 1.0, annotations={'x': 1})": "T.atomic_add: annotation 'x'",
     "T.annotate_l2_hit_ratio({A: 0.5})": "T.annotate_l2_hit_ratio",
     "T.set_max_nreg(240, 1)": "T.set_max_nreg outside of T.ws",
     "if tx < 128:\n    T.dec_max_nreg(24)": "T.dec_max_nreg outside of T.ws",
@@ -112,6 +114,7 @@ def test_refused(body: str) -> None:
     [
         "T.copy(A, S, eviction_policy='evict_normal')",
         "T.copy(A, S, prefer_instruction='sync')",
+        "T.copy(A, S, annotations={'disable_tma': True, 'prefer_instruction': 'cp_async'})",
         "T.gemm(S, S, F, wg_wait=0)",
         "T.reduce_sum(F, R, batch=1)",
         "for i in T.Parallel(16, prefer_async=False):\n    B[i] = 0",

@@ -43,7 +43,7 @@ _INFIX = {
     "Or": ("or", 3),
 }
 _COMPARES = ("EQ", "NE", "LT", "LE", "GT", "GE")
-_LOOP_OPTIONS = ("num_stages", "order", "stage")
+_LOOP_OPTIONS = ("num_stages", "order", "stage", "group")
 _WITH_REPR = ("Layout", "Fragment", "Swizzle")
 _HIDDEN = ("spans",)  # annotations that are no part of the program
 _NAMED = {"TruncDiv": "T.truncdiv", "TruncMod": "T.truncmod", "Min": "T.min", "Max": "T.max"}

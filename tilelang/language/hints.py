@@ -9,6 +9,7 @@ anything else is an `OptionError`.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from tilelang.errors import CompatWarning, OptionError
@@ -17,7 +18,7 @@ from tilelang.ir import const_int
 from .trace import Trace, maybe_current
 from .values import plain
 
-__all__ = ["ONE_EXCHANGE", "access_width", "count", "no_effect"]
+__all__ = ["ONE_EXCHANGE", "access_width", "count", "known_notes", "no_effect"]
 
 ONE_EXCHANGE = "the compiler decides what threads exchange at once"
 
@@ -37,6 +38,17 @@ def no_effect(what: str, why: str) -> None:
         warnings.warn(text, CompatWarning, stacklevel=3)
     else:
         warnings.warn_explicit(text, CompatWarning, span.file, span.line)
+
+
+def known_notes(
+    what: str, annotations: Mapping[str, Any] | None, known: Collection[str] = ()
+) -> dict[str, Any]:
+    """Of the `annotations=` of a call those that mean something to it."""
+    given = {str(k): v for k, v in (annotations or {}).items()}
+    for name in given:
+        if name not in known:
+            no_effect(f"{what}: annotation {name!r}", "no such annotation is known")
+    return {k: v for k, v in given.items() if k in known}
 
 
 def count(t: Trace, what: str, value: Any, least: int = 1) -> int:

@@ -15,7 +15,7 @@ from tilelang.ir import Buffer, Expr, Load, Role, Scope, address_of, as_bool, se
 from tilelang.tileop import Copy, Gemm
 from tilelang.tileop.wait import WaitWgmma
 
-from .hints import access_width
+from .hints import access_width, known_notes
 from .operands import emit_op, region
 from .ops import GemmWarpPolicy, copy_operands, eviction
 from .threads import effect
@@ -96,8 +96,9 @@ def tma_copy(
                 OptionError,
             )
         pins["barrier"] = _barrier(t, barrier, "T.tma_copy: barrier")
-    op = Copy(a, b, None, False, eviction(t, "T.tma_copy", eviction_policy), "tma", None)
-    emit_op(t, op, ("src", "dst"), {**(annotations or {}), **pins})
+    notes = known_notes("T.tma_copy", annotations, ("eviction_policy",))
+    policy = eviction(t, "T.tma_copy", notes.get("eviction_policy", eviction_policy))
+    emit_op(t, Copy(a, b, None, False, policy, "tma", None), ("src", "dst"), pins)
 
 
 def tma_store_arrive() -> None:
@@ -134,9 +135,10 @@ def async_copy(
     """Global to shared by cp.async, committed as a group of its own; `T.ptx_wait_group` waits."""
     t = current("T.async_copy")
     a, b = copy_operands(t, src, dst)
-    width = access_width(t, "T.async_copy", coalesced_width)
+    notes = known_notes("T.async_copy", annotations, ("coalesced_width",))
+    width = access_width(t, "T.async_copy", notes.get("coalesced_width", coalesced_width))
     op = Copy(a, b, width, False, None, "cp_async", loop_layout)
-    emit_op(t, op, ("src", "dst"), {**(annotations or {}), "lowering": "cp_async"})
+    emit_op(t, op, ("src", "dst"), {"lowering": "cp_async"})
     effect(t, "cp_async_commit")
 
 
@@ -168,7 +170,8 @@ def wgmma_gemm(
     a, b, c = (region(t, x, f"T.wgmma_gemm: {n}") for n, x in (("A", A), ("B", B), ("C", C)))
     clears = as_bool(scalar(t, plain(clear_accum), "T.wgmma_gemm: clear_accum"))
     op = Gemm(a, b, c, bool(transpose_A), bool(transpose_B), int(policy), clears)
-    emit_op(t, op, ("a", "b", "c"), {**(annotations or {}), "lowering": "wgmma", "in_flight": 1})
+    known_notes("T.wgmma_gemm", annotations)
+    emit_op(t, op, ("a", "b", "c"), {"lowering": "wgmma", "in_flight": 1})
 
 
 wgmma_mma = wgmma_gemm

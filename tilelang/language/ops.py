@@ -15,13 +15,21 @@ from tilelang.errors import OptionError, ShapeError
 from tilelang.ir import Const, Load, Region, as_bool
 from tilelang.tileop import Copy, Fill, Gemm
 
-from .hints import access_width, no_effect
+from .hints import access_width, known_notes, no_effect
 from .operands import emit_op, narrowed, region
 from .trace import Trace, current
 from .values import VarRef, plain, scalar, store
 
 _EVICTION = ("evict_normal", "evict_first", "evict_last")
 _INSTRUCTIONS = ("tma", "cp_async", "sync")
+_COPY_OPTIONS = (
+    "coalesced_width",
+    "disable_tma",
+    "eviction_policy",
+    "prefer_instruction",
+    "loop_layout",
+    "parallel_loop_layout",
+)
 _TMA_WHERE_IT_PAYS = "TMA is used wherever it pays; kernel.show('why') says where, and why not"
 
 
@@ -50,22 +58,26 @@ def copy(
     dropped.
 
     prefer_instruction: "cp_async" and "sync" keep the copy off the bulk engine, "sync" also off
-    cp.async. coalesced_width, eviction_policy: accepted, without an effect.
+    cp.async. coalesced_width, eviction_policy: accepted, without an effect. annotations: the same
+    options by name, which then count.
     """
     t = current("T.copy")
-    policy = eviction(t, "T.copy", eviction_policy)
-    prefer = _one_of(t, "T.copy: prefer_instruction", prefer_instruction, _INSTRUCTIONS)
+    notes = known_notes("T.copy", annotations, _COPY_OPTIONS)
+    policy = eviction(t, "T.copy", notes.get("eviction_policy", eviction_policy))
+    wanted = notes.get("prefer_instruction", prefer_instruction)
+    prefer = _one_of(t, "T.copy: prefer_instruction", wanted, _INSTRUCTIONS)
     if prefer == "tma":
         no_effect("T.copy: prefer_instruction='tma'", _TMA_WHERE_IT_PAYS)
-    width = access_width(t, "T.copy", coalesced_width)
+    width = access_width(t, "T.copy", notes.get("coalesced_width", coalesced_width))
+    no_tma = bool(notes.get("disable_tma", disable_tma))
     if _both_scalars(src, dst):
         to = dst.region() if isinstance(dst, VarRef) else dst
         at = to.offsets if isinstance(to, Region) else to.indices
         store(t, to.buffer, at, src)
         return
     a, b = copy_operands(t, src, dst)
-    op = Copy(a, b, width, bool(disable_tma), policy, prefer, loop_layout)
-    emit_op(t, op, ("src", "dst"), annotations)
+    layout = notes.get("loop_layout", notes.get("parallel_loop_layout", loop_layout))
+    emit_op(t, Copy(a, b, width, no_tma, policy, prefer, layout), ("src", "dst"))
 
 
 def eviction(t: Trace, what: str, policy: Any) -> str | None:
@@ -172,7 +184,8 @@ def gemm(
     a, b, c = (region(t, x, f"T.gemm: {n}") for n, x in (("A", A), ("B", B), ("C", C)))
     clears = as_bool(scalar(t, plain(clear_accum), "T.gemm: clear_accum"))
     op = Gemm(a, b, c, bool(transpose_A), bool(transpose_B), int(policy), clears)
-    emit_op(t, op, ("a", "b", "c"), annotations)
+    known_notes("T.gemm", annotations)
+    emit_op(t, op, ("a", "b", "c"))
 
 
 def transpose(src: Any, dst: Any) -> None:

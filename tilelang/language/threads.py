@@ -36,7 +36,7 @@ from tilelang.ir import (
 )
 from tilelang.ir.expr import BitAnd, BitOr
 
-from .hints import no_effect
+from .hints import known_notes
 from .kernel import get_thread_bindings, get_thread_extents
 from .loops import Parallel, serial
 from .math import operand
@@ -307,8 +307,7 @@ def atomic_add(
     annotations: Any = None,
 ) -> Var | None:
     """dst += value, indivisibly; element by element for tiles. return_prev: the old value."""
-    if annotations:
-        no_effect("T.atomic_add: annotations", "atomics are element by element")
+    known_notes("T.atomic_add", annotations)
     return _atomic("atomic_add", dst, value, memory_order, return_prev, use_tma)
 
 
