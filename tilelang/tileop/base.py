@@ -67,7 +67,10 @@ class LowerContext:
 class Lowering:
     """One way to lower an op. All callables take (op, ctx).
 
+    cost: cycles (see `cost.py`); the cheapest legal lowering is taken.
     layouts: buffer -> layout that this lowering needs (hard constraints for inference).
+    planned_by: the pass that alone may choose it, because it needs more than the op (a wait, a
+    barrier): `select` takes it where that pass pinned it.
     emit: (op, ctx, builder) appends LOOP-stage statements.
     """
 
@@ -76,9 +79,15 @@ class Lowering:
     cost: Callable[[Any, LowerContext], float]
     emit: Callable[[Any, LowerContext, Builder], None]
     layouts: Callable[[Any, LowerContext], Mapping[Buffer, Any]] = lambda op, ctx: {}
+    planned_by: str = ""
 
 
-def imported(name: str, place: str, unless: Callable[[Any, Any], str | None]) -> Lowering:
+def imported(
+    name: str,
+    place: str,
+    unless: Callable[[Any, Any], str | None],
+    planned_by: str = "",
+) -> Lowering:
     """The lowering at `place` ("module:NAME" of this package), imported when it is first asked
     about an op for which `unless` gives no reason against it: to write kernels needs none, and to
     compile for one kind of target needs none of the others."""
@@ -95,6 +104,7 @@ def imported(name: str, place: str, unless: Callable[[Any, Any], str | None]) ->
         lambda op, ctx: low().cost(op, ctx),
         lambda op, ctx, b: low().emit(op, ctx, b),
         lambda op, ctx: low().layouts(op, ctx),
+        planned_by,
     )
 
 
@@ -123,6 +133,8 @@ def select(
             reasons[low.name] = reason
         elif low.name == pinned:
             return Choice(low, reasons)
+        elif low.planned_by:
+            reasons[low.name] = f"only {low.planned_by} plans it"
         else:
             cost = low.cost(op, ctx)
             if best is None or cost < best[0]:

@@ -10,6 +10,7 @@ from tilelang.ir import Effects, Expr, Region, Scope, TileOp, cast, expr_effects
 
 from .base import LowerContext, Lowering
 from .checks import CheckContext, describe
+from .cost import fixed
 from .cpu import emit_loops, not_on_cuda
 from .regions import points, region_reads
 from .simt import SIMT
@@ -42,7 +43,7 @@ class Fill(TileOp):
 
     name: ClassVar[str] = "fill"  # type: ignore[misc]
     LOWERINGS: ClassVar[tuple[Lowering, ...]] = (
-        Lowering("cpu", not_on_cuda, lambda op, ctx: 1.0, _emit),
+        Lowering("cpu", not_on_cuda, fixed, _emit),
         SIMT,
     )
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from tilelang.ir import Buffer, Const, Expr, Load, cast, const
 
 from .base import Lowering
+from .cost import fixed
 from .cpu import emit_loops, not_on_cuda
 from .expand import combine, identity, reduce_input
 
@@ -105,4 +106,4 @@ def _fold_rows(op: Reduce, b: Builder, at: tuple[Expr, ...], row: Expr) -> None:
         b.store(op.dst.buffer, _place(op, (*at, j)), cast(Load(acc, (j,)), op.dst.dtype))
 
 
-CPU = Lowering("cpu", not_on_cuda, lambda op, ctx: 1.0, _emit)
+CPU = Lowering("cpu", not_on_cuda, fixed, _emit)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from tilelang.ir import Buffer, Expr, Load, Scope, all_of, call, cast, const
 
 from .base import LowerContext, Lowering
+from .cost import elementwise
 from .expand import combine, identity, reduce_input
 
 if TYPE_CHECKING:
@@ -151,4 +152,4 @@ def _fold(
         _fold(op, b, acc, scratch, r, at + w * stride, rest)
 
 
-SHUFFLE = Lowering("shuffle", _why_not, lambda op, ctx: 1.0, _emit)
+SHUFFLE = Lowering("shuffle", _why_not, elementwise, _emit)

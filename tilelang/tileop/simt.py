@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from . import cost
 from .base import LowerContext, Lowering
 from .cpu import not_on_cpu
 
@@ -16,9 +17,6 @@ if TYPE_CHECKING:
 
 __all__ = ["SIMT"]
 
-# Any special lowering that is legal is better: this one has no fixed cost to compare with.
-_LAST_RESORT = 1e9
-
 
 def _emit(op: Any, ctx: LowerContext, b: Builder) -> None:
     from .expand import expand  # on first use: to write kernels needs none of it
@@ -26,4 +24,4 @@ def _emit(op: Any, ctx: LowerContext, b: Builder) -> None:
     b.emit(expand(op, b.span))
 
 
-SIMT = Lowering("simt", not_on_cpu, lambda op, ctx: _LAST_RESORT, _emit)
+SIMT = Lowering("simt", not_on_cpu, cost.simt, _emit)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from tilelang.ir import Effects, TileOp, node
 
 from .base import LowerContext, Lowering
+from .cost import fixed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,9 +40,7 @@ class WaitWgmma(TileOp):
     pending: int = 0
 
     name: ClassVar[str] = "wait_wgmma"  # type: ignore[misc]
-    LOWERINGS: ClassVar[tuple[Lowering, ...]] = (
-        Lowering("wgmma", _why_not, lambda op, ctx: 0.0, _emit),
-    )
+    LOWERINGS: ClassVar[tuple[Lowering, ...]] = (Lowering("wgmma", _why_not, fixed, _emit),)
 
     def check(self, ctx: CheckContext) -> None:
         """Any number of groups may be pending."""

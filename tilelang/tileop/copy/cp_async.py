@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from tilelang.ir import Expr, Region, Var, address_of, all_of, const, const_int, is_const
 from tilelang.tileop.base import LowerContext, Lowering
+from tilelang.tileop.cost import elementwise
 from tilelang.tileop.regions import points
 from tilelang.utils import ceildiv, prod
 
@@ -130,9 +131,4 @@ def _split(flat: Expr, chunks: list[int], n: int) -> list[Expr]:
     return out[::-1]
 
 
-def _cost(op: Copy, ctx: LowerContext) -> float:
-    # only a pipelined loop, which waits for it, plans this lowering; alone it gains nothing
-    return 1e12
-
-
-CP_ASYNC = Lowering("cp_async", _why_not, _cost, _emit)
+CP_ASYNC = Lowering("cp_async", _why_not, elementwise, _emit)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tilelang.ir import Load, cast
 from tilelang.tileop.base import Lowering
+from tilelang.tileop.cost import fixed
 from tilelang.tileop.cpu import emit_loops, not_on_cuda
 from tilelang.tileop.regions import points
 
@@ -27,4 +28,4 @@ def _emit(op: Copy, ctx: LowerContext, b: Builder) -> None:
     emit_loops(b, p.extents, body)
 
 
-CPU = Lowering("cpu", not_on_cuda, lambda op, ctx: 1.0, _emit)
+CPU = Lowering("cpu", not_on_cuda, fixed, _emit)

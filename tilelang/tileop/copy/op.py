@@ -46,8 +46,8 @@ class Copy(TileOp):
     name: ClassVar[str] = "copy"  # type: ignore[misc]
     LOWERINGS: ClassVar[tuple[Lowering, ...]] = (
         imported("cpu", "copy.cpu:CPU", not_on_cuda),
-        imported("tma", "copy.tma:TMA", not_on_cpu),
-        imported("cp_async", "copy.cp_async:CP_ASYNC", not_on_cpu),
+        imported("tma", "copy.tma:TMA", not_on_cpu, "a loop with warp roles or a staged store"),
+        imported("cp_async", "copy.cp_async:CP_ASYNC", not_on_cpu, "a pipelined loop"),
         SIMT,
     )
 

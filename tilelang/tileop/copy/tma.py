@@ -27,6 +27,7 @@ from tilelang.ir import (
 from tilelang.ir.dtype import HANDLE
 from tilelang.layout import Layout, make_swizzled
 from tilelang.tileop.base import LowerContext, Lowering
+from tilelang.tileop.cost import fixed
 from tilelang.utils import prod
 
 if TYPE_CHECKING:
@@ -191,4 +192,4 @@ def _descriptor(g: Region, boxes: Boxes, ctx: LowerContext) -> Var:
     return var
 
 
-TMA = Lowering("tma", tma_why_not, lambda op, ctx: 1e12, _emit)
+TMA = Lowering("tma", tma_why_not, fixed, _emit)

@@ -36,6 +36,7 @@ from tilelang.ir import (
     minimum,
 )  # fmt: skip
 from tilelang.tileop.base import Lowering
+from tilelang.tileop.cost import fixed
 from tilelang.tileop.cpu import not_on_cuda
 from tilelang.utils import ceildiv
 
@@ -330,4 +331,4 @@ def _fma(x: Expr, y: Expr, z: Expr) -> Expr:
     return call("fma", (x, y, z), z.dtype) if z.dtype.is_float else x * y + z
 
 
-CPU = Lowering("cpu", not_on_cuda, lambda op, ctx: 1.0, _emit)
+CPU = Lowering("cpu", not_on_cuda, fixed, _emit)

@@ -23,6 +23,7 @@ from tilelang.ir import (
 )
 from tilelang.layout import Layout, make_swizzled, mma_a, mma_c
 from tilelang.tileop.base import LowerContext, Lowering
+from tilelang.tileop.cost import gemm
 
 from .partition import warp_partition
 
@@ -281,4 +282,4 @@ def _emit(op: Gemm, ctx: LowerContext, b: Builder) -> None:
     _Emitter(op, ctx, b).emit()
 
 
-MMA = Lowering("mma", _why_not, lambda op, ctx: 10.0, _emit, _layouts)
+MMA = Lowering("mma", _why_not, gemm(1024), _emit, _layouts)

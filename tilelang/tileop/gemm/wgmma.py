@@ -26,6 +26,7 @@ from tilelang.ir import (
 )
 from tilelang.layout import Layout, make_swizzled, wgmma_a, wgmma_c
 from tilelang.tileop.base import LowerContext, Lowering
+from tilelang.tileop.cost import gemm
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -248,4 +249,4 @@ def wait_for(b: Builder, pending: int, accumulators: Sequence[Buffer]) -> None:
         b.call("reg_fence", regs.shape[0], address_of(regs, 0))
 
 
-WGMMA = Lowering("wgmma", _why_not, lambda op, ctx: 1.0, _emit, _layouts)
+WGMMA = Lowering("wgmma", _why_not, gemm(4096), _emit, _layouts)
