@@ -78,8 +78,8 @@ def narrowed(near: Region, far: Region) -> tuple[Region, Region]:
     for i, j in zip(n, f, strict=True):
         if far.buffer.is_global and _is_full(far, j):
             continue
-        length = facts.simplify(want[j])
-        if type(length) is Const and type(have[i]) is Const and length.value < have[i].value:
+        length, extent = facts.simplify(want[j]), have[i]
+        if type(length) is Const and type(extent) is Const and length.value < extent.value:
             if type(want[j]) is Const and length.value == 1:
                 continue  # repeated
             have[i] = want[j] = length
