@@ -36,6 +36,10 @@ WITHOUT_EFFECT = {
     "T.copy(A, S, annotations={'coalesced_width': 4})": "T.copy: coalesced_width",
     "T.copy(A, S, annotations={'speed': 4})": "T.copy: annotation 'speed'",
     "T.gemm(S, S, F, annotations={'speed': 4})": "T.gemm: annotation 'speed'",
+    "for i in T.serial(4, annotations={'x': 1}):\n    B[i] = 0": "T.serial: annotation 'x'",
+    "for i in T.Parallel(16, annotations={'prefer_async': True}):\n    B[i] = 0": (
+        "T.Parallel: prefer_async"
+    ),
     "T.gemm(S, S, F, wg_wait=-1)": "T.gemm: wg_wait",
     "for i in T.Parallel(16, coalesced_width=4):\n    B[i] = 0": "T.Parallel: coalesced_width",
     "for i in T.Parallel(16, prefer_async=True):\n    S[i, 0] = B[i]": "T.Parallel: prefer_async",
@@ -116,6 +120,7 @@ def test_refused(body: str) -> None:
         "T.copy(A, S, prefer_instruction='sync')",
         "T.copy(A, S, annotations={'disable_tma': True, 'prefer_instruction': 'cp_async'})",
         "T.gemm(S, S, F, wg_wait=0)",
+        "for i in T.unroll(4, annotations={'unroll_factor': 2}):\n    B[i] = 0",
         "T.reduce_sum(F, R, batch=1)",
         "for i in T.Parallel(16, prefer_async=False):\n    B[i] = 0",
         "x = T.any_sync(tx > 3, 0xFFFFFFFF)",

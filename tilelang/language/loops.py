@@ -35,7 +35,7 @@ from tilelang.ir import (
 from tilelang.ir import Parallel as ParallelStmt
 from tilelang.ir.expr import Sub
 
-from .hints import access_width, no_effect
+from .hints import access_width, known_notes, no_effect
 from .trace import Trace, current
 from .values import bound, plain, scalar
 
@@ -223,7 +223,8 @@ def serial(
     start: Any, stop: Any = None, step: Any = None, *, annotations: Mapping[str, Any] | None = None
 ) -> LoopSpec:
     """`for i in T.serial(n)`: one iteration after the other."""
-    return spec("T.serial", "serial", start, stop, step, annotations)
+    notes = known_notes("T.serial", annotations, ("reassociate",))
+    return spec("T.serial", "serial", start, stop, step, notes)
 
 
 def unroll(
@@ -236,7 +237,10 @@ def unroll(
     annotations: Mapping[str, Any] | None = None,
 ) -> LoopSpec:
     """A loop that the device compiler unrolls; `explicit`: we do it (constant extent);
-    `unroll_factor`: by so many."""
+    `unroll_factor`: by so many. annotations: the same options by name, which then count."""
+    extra = known_notes("T.unroll", annotations, ("explicit", "unroll_factor", "reassociate"))
+    explicit = bool(extra.pop("explicit", explicit))
+    unroll_factor = extra.pop("unroll_factor", unroll_factor)
     if explicit and unroll_factor is not None:
         raise current("T.unroll").error(
             "T.unroll: explicit=True and unroll_factor contradict each other",
@@ -244,7 +248,6 @@ def unroll(
             "give one of them",
             OptionError,
         )
-    extra = dict(annotations or {})
     if explicit:
         extra["explicit"] = True
     if unroll_factor is not None:
@@ -266,7 +269,17 @@ def vectorized(
     """An innermost loop that becomes one vector access where that is legal, a plain loop
     elsewhere.
     """
-    return spec("T.vectorized", "vectorized", start, stop, None, annotations)
+    notes = known_notes("T.vectorized", annotations, ("reassociate",))
+    return spec("T.vectorized", "vectorized", start, stop, None, notes)
+
+
+_PARALLEL_OPTIONS = (
+    "coalesced_width",
+    "loop_layout",
+    "parallel_loop_layout",
+    "prefer_async",
+    "parallel_prefer_async",
+)
 
 
 def Parallel(
@@ -278,14 +291,15 @@ def Parallel(
 ) -> LoopSpec:
     """`for i, j in T.Parallel(m, n)`: each element once, in any order, spread over the threads.
 
-    coalesced_width, prefer_async: accepted, without an effect.
+    coalesced_width, prefer_async: accepted, without an effect. annotations: the same options by
+    name, which then count.
     """
-    extra = dict(annotations or {})
-    access_width(current("T.Parallel"), "T.Parallel", coalesced_width)
-    if prefer_async:
+    t, notes = current("T.Parallel"), known_notes("T.Parallel", annotations, _PARALLEL_OPTIONS)
+    access_width(t, "T.Parallel", notes.get("coalesced_width", coalesced_width))
+    if notes.get("prefer_async", notes.get("parallel_prefer_async", prefer_async)):
         no_effect("T.Parallel: prefer_async", "T.copy in a T.Pipelined loop is asynchronous")
-    if loop_layout is not None:
-        extra["loop_layout"] = loop_layout
+    layout = notes.get("loop_layout", notes.get("parallel_loop_layout", loop_layout))
+    extra = {} if layout is None else {"loop_layout": layout}
     return LoopSpec("parallel", extents_of("T.Parallel", extents), None, None, extra, "T.Parallel")
 
 
@@ -334,12 +348,11 @@ def Pipelined(
             "leave it out",
             OptionError,
         )
-    extra = dict(annotations or {})
+    known_notes("T.Pipelined", annotations)
     if not stages and order is None:
-        return spec("T.Pipelined", "serial", start, stop, None, extra)
-    extra["num_stages"] = max(
-        stages, max(stage, default=0) + 1 if stage is not None and not stages else stages
-    )
+        return spec("T.Pipelined", "serial", start, stop)
+    depth = max(stages, max(stage, default=0) + 1 if stage is not None and not stages else stages)
+    extra: dict[str, Any] = {"num_stages": depth}
     for key, value in (("order", order), ("stage", stage), ("group", group)):
         if value is not None:
             extra[key] = _frozen(value)
