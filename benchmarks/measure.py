@@ -154,12 +154,15 @@ def _version(package: str) -> str:
 
 def _commit() -> str:
     """Of the checkout; BENCH_COMMIT names it where a copy without its history is measured."""
-    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
+    named = os.environ.get("BENCH_COMMIT")
+    if named:
+        return named
+    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--verify", "HEAD"]
     try:
-        found = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError:
-        found = ""
-    return found.strip() or os.environ.get("BENCH_COMMIT", "unknown")
+        return "unknown"
+    return done.stdout.strip() if done.returncode == 0 else "unknown"
 
 
 def _cpu_name() -> str:
