@@ -26,7 +26,7 @@ from .logic import Logic
 from .loops import LoopSpec, spec
 from .trace import Region as Place
 from .trace import StopTrace, Trace
-from .values import VarRef
+from .values import MISSING, VarRef, check_escape
 
 _MAX_TRACED_ITERATIONS = 1_000_000
 
@@ -75,7 +75,9 @@ class Flow(Logic):
         structured: bool,
         escaping: Sequence[str],
         has_else: bool,
+        rebound: Sequence[str] = (),
     ) -> Iterator[Any]:
+        """rebound: names of the target that some loop or branch around must not set."""
         t = self.trace
         if isinstance(iterable, LoopSpec):
             if has_else:
@@ -97,6 +99,7 @@ class Flow(Logic):
                 "TL0137",
                 "e.g. for i in T.serial(n), or T.Parallel(n)",
             )
+        self.rebinds(rebound)
         try:
             return self._python_loop(iter(iterable))
         except TypeError:
@@ -105,6 +108,11 @@ class Flow(Logic):
                 "TL0138",
                 "loop over T.serial(n), T.Parallel(n) or a Python sequence",
             ) from None
+
+    def rebinds(self, names: Sequence[str]) -> None:
+        """Refuses what binds names anew, other than an assignment, as `assign` does."""
+        for name in names:
+            check_escape(self.trace, name, MISSING, None)
 
     def range_(self, function: Any, *args: Any) -> Any:
         """`range(...)` in a `for` header is T.serial."""

@@ -58,7 +58,7 @@ class _Liveness:
         before = self.block(s.body, set(live), brk, cont) | self.block(
             s.orelse, set(live), brk, cont
         )
-        return before | read_names(s.test)
+        return (before - stored_names(s.test)) | read_names(s.test)
 
     def s_For(self, s: ast.For, live: Names, brk: frozenset[str], cont: frozenset[str]) -> Names:
         targets = stored_names(s.target)
@@ -177,7 +177,13 @@ def stored_names(node: ast.AST) -> Names:
             out.add(n.name)
         elif isinstance(n, ast.alias):
             out.add((n.asname or n.name).split(".")[0])
-        elif not isinstance(n, (ast.Lambda, *_COMPREHENSIONS)):
+        elif isinstance(n, _COMPREHENSIONS):  # `:=` in one binds a name of the function
+            out |= {x.target.id for x in ast.walk(n) if isinstance(x, ast.NamedExpr)}
+        elif not isinstance(n, ast.Lambda):
+            if isinstance(n, (ast.MatchAs, ast.MatchStar, ast.ExceptHandler)) and n.name:
+                out.add(n.name)
+            elif isinstance(n, ast.MatchMapping) and n.rest:
+                out.add(n.rest)
             stack.extend(ast.iter_child_nodes(n))
     return out
 

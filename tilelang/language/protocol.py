@@ -9,15 +9,17 @@ expression traces both. Conditions are in `logic`, loops and branches in `flow`.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, MutableMapping, MutableSequence, MutableSet, Sequence
 from typing import Any
 
 from tilelang.errors import LanguageError
 from tilelang.ir import Assert, Buffer, Call, Evaluate, Expr, Region
 from tilelang.ir.intrinsics import TABLE
 
+from .containers import check_change, is_container, note_made
 from .flow import Flow
 from .kernel import KernelFrame
+from .tensor import DataOf
 from .trace import Trace
 from .values import MISSING, VarRef, bound, check_escape, element, plain, store
 
@@ -82,6 +84,8 @@ class Protocol(Flow):
         if isinstance(old, VarRef):
             store(self.trace, old.buffer, old.indices, _apply(op, old.__tl_expr__(), value))
             return old
+        if isinstance(old, (MutableSequence, MutableSet, MutableMapping)):
+            check_change(self.trace, old, f"`{name}` is changed in place")
         if isinstance(old, (Buffer, Region)):
             raise self.trace.error(
                 f"`{name}` is a whole buffer: it cannot be updated by one statement",
@@ -111,7 +115,32 @@ class Protocol(Flow):
         if isinstance(old, VarRef) and not _is_new(value):
             store(t, old.buffer, old.indices, value)
             return
+        if old is not value:
+            check_change(t, target, f"an item of a Python {type(target).__name__} is assigned")
         target[plain(key)] = bound(t, "item", value)
+
+    def delitem(self, target: Any, key: Any) -> None:
+        t = self.trace
+        if isinstance(target, (Buffer, Region, Expr, VarRef)):
+            raise t.error(
+                f"`del` of an element of `{getattr(target, 'name', target)}`",
+                "TL0188",
+                "memory of a kernel is not deleted: store a value instead",
+            )
+        check_change(t, target, f"an item of a Python {type(target).__name__} is deleted")
+        del target[plain(key)]
+
+    def method(self, target: Any, name: str) -> Any:
+        """A method that changes its object, if that is a container."""
+        if is_container(target):
+            check_change(
+                self.trace, target, f"a Python {type(target).__name__} is changed by `.{name}(...)`"
+            )
+        return getattr(target, name)
+
+    def made(self, value: Any) -> Any:
+        note_made(self.trace, value)
+        return value
 
     def augsetitem(self, target: Any, key: Any, op: str, value: Any) -> None:
         if isinstance(target, (Buffer, Region, VarRef)):
@@ -180,6 +209,10 @@ class Protocol(Flow):
         if self._annotation is None or (old is MISSING and name not in self.trace.params):
             return None if old is MISSING else old
         return self._annotation(name, annotation)
+
+    def data(self, target: Any) -> Any:
+        """`target.data`: of a buffer, its memory."""
+        return DataOf(target) if isinstance(target, Buffer) else target.data
 
     # ------------------------------------------------------------------------- other statements
 

@@ -19,6 +19,12 @@ lambdas, f-strings, imports, `try`, nested functions. `_tl_` is the trace (`trac
     break             if _tl_.break_(): break
     a and b, a < b < c, not a, p if c else q
                       _tl_.and_(a, lambda: b), …
+    x := v            x := _tl_.assign("x", v, lambda: x)
+    del A[i]          _tl_.delitem(A, _tl_.key[i])
+    l.append(v)       _tl_.method(l, "append")(v)             (in a loop or a branch)
+
+Before any other statement that binds names whose values are seen after a loop or a branch (`with …
+as`, `match`, `def`, `class`, `import`, `except … as`, `del`) stands `_tl_.rebinds(names)`.
 """
 
 from __future__ import annotations
@@ -28,12 +34,19 @@ from typing import TYPE_CHECKING, Any
 
 from tilelang.errors import LanguageError, Span
 
+from .containers import MUTATORS
 from .liveness import Escaping, assigned_in, escaping_names, stored_names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 TRACE_NAME = "_tl_"
+
+_NEW = (
+    ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp, ast.Call, ast.BinOp,
+    ast.Tuple, ast.IfExp,
+)  # fmt: skip
+"""Expressions that make an object (or may: the benefit of the doubt is the user's)."""
 
 _REFUSED = {
     ast.AsyncFunctionDef: "`async def`",
@@ -91,6 +104,8 @@ class _Rewrite:
         self.node = node
         self.file = file
         self.escaping: Escaping = escaping_names(node)
+        self.escaped = frozenset[str]().union(*self.escaping.values())
+        self.depth = 0  # loops and branches around
         self.count = 0
         a = node.args
         every = [*a.posonlyargs, *a.args, *a.kwonlyargs, *(x for x in (a.vararg, a.kwarg) if x)]
@@ -134,6 +149,18 @@ class _Rewrite:
             self.bound |= stored_names(s)
         return out
 
+    def inner(self, stmts: Sequence[ast.stmt]) -> list[ast.stmt]:
+        """The body of a loop or a branch."""
+        self.depth += 1
+        out = self.block(stmts)
+        self.depth -= 1
+        return out
+
+    def rebinds(self, names: set[str]) -> list[ast.stmt]:
+        """Before a statement that binds `names`: the check that an assignment makes."""
+        late = sorted(names & self.escaped)
+        return [ast.Expr(_call("rebinds", _constant(late)))] if late else []
+
     def stmt(self, s: ast.stmt) -> list[ast.stmt]:
         if type(s) in _REFUSED:
             raise self.refuse(
@@ -142,11 +169,24 @@ class _Rewrite:
         method = getattr(self, f"s_{type(s).__name__}", None)
         return method(s) if method else [self.map(s)]
 
-    def s_FunctionDef(self, s: ast.FunctionDef) -> list[ast.stmt]:
-        return [s]
+    def s_FunctionDef(self, s: ast.FunctionDef | ast.ClassDef) -> list[ast.stmt]:
+        return [*self.rebinds({s.name}), s]
 
-    def s_ClassDef(self, s: ast.ClassDef) -> list[ast.stmt]:
-        return [s]
+    s_ClassDef = s_FunctionDef
+
+    def s_Import(self, s: ast.Import | ast.ImportFrom) -> list[ast.stmt]:
+        return [*self.rebinds(stored_names(s)), s]
+
+    s_ImportFrom = s_Import
+
+    def s_Delete(self, s: ast.Delete) -> list[ast.stmt]:
+        out = self.rebinds(stored_names(s))
+        for t in s.targets:
+            if isinstance(t, ast.Subscript):
+                out.append(ast.Expr(_call("delitem", self.expr(t.value), self.key(t.slice))))
+            else:
+                out.append(ast.Delete([t]))
+        return out
 
     def s_Expr(self, s: ast.Expr) -> list[ast.stmt]:
         if isinstance(s.value, ast.Constant):
@@ -169,7 +209,7 @@ class _Rewrite:
         return [ast.If(_call("continue_"), [ast.copy_location(ast.Continue(), s)], [])]
 
     def s_Assign(self, s: ast.Assign) -> list[ast.stmt]:
-        value = self.expr(s.value)
+        value = self.made(s.value)
         if len(s.targets) == 1:
             return self.assign(s.targets[0], value)
         tmp = self.fresh()
@@ -181,9 +221,14 @@ class _Rewrite:
             out += self.assign(t, ast.Name(tmp, ast.Load()))
         return out
 
+    def made(self, value: ast.expr) -> ast.expr:
+        """The value of an assignment; in a loop or a branch it may have been made there."""
+        new = self.expr(value)
+        return _call("made", new) if self.depth and isinstance(value, _NEW) else new
+
     def s_AnnAssign(self, s: ast.AnnAssign) -> list[ast.stmt]:
         if s.value is not None:
-            return self.assign(s.target, self.expr(s.value))
+            return self.assign(s.target, self.made(s.value))
         if not isinstance(s.target, ast.Name):
             return [s]
         name = s.target.id
@@ -241,9 +286,10 @@ class _Rewrite:
             ast.Constant(structured),
             _constant(sorted(self.escaping[s])),
             ast.Constant(bool(s.orelse)),
+            _constant(sorted(stored_names(s.target) & self.escaped)),
         )
         ast.copy_location(iterable, s.iter)
-        return [ast.For(s.target, iterable, self.block(s.body), self.block(s.orelse))]
+        return [ast.For(s.target, iterable, self.inner(s.body), self.block(s.orelse))]
 
     def iterable(self, e: ast.expr) -> ast.expr:
         if (
@@ -257,6 +303,10 @@ class _Rewrite:
 
     def s_While(self, s: ast.While) -> list[ast.stmt]:
         self.bound |= assigned_in(s.body)
+        if _assigns(s.test):
+            raise self.refuse(
+                s.test, "`:=` in the condition of a `while`", "assign in the loop's body"
+            )
         iterable = _call(
             "while_",
             _lambda(self.expr(s.test)),
@@ -270,7 +320,7 @@ class _Rewrite:
             ast.For(
                 ast.Name(self.fresh(), ast.Store()),
                 iterable,
-                self.block(s.body),
+                self.inner(s.body),
                 self.block(s.orelse),
             )
         ]
@@ -285,15 +335,17 @@ class _Rewrite:
 
         out: list[ast.stmt] = [
             ast.Assign([ast.Name(tmp, ast.Store())], test),
-            ast.If(step("then"), self.block(s.body), []),
+            ast.If(step("then"), self.inner(s.body), []),
         ]
         if s.orelse:
-            out.append(ast.If(step("orelse"), self.block(s.orelse), []))
+            out.append(ast.If(step("orelse"), self.inner(s.orelse), []))
         out.append(ast.Expr(step("end")))
         return out
 
     def s_With(self, s: ast.With) -> list[ast.stmt]:
         items = []
+        targets = [i.optional_vars for i in s.items if i.optional_vars is not None]
+        checks = self.rebinds(set[str]().union(*map(stored_names, targets)))
         for item in s.items:
             self.bound |= (
                 stored_names(item.optional_vars) if item.optional_vars is not None else set()
@@ -307,7 +359,7 @@ class _Rewrite:
             items.append(
                 ast.withitem(ast.copy_location(context, item.context_expr), item.optional_vars)
             )
-        return [ast.With(items, self.block(s.body))]
+        return [*checks, ast.With(items, self.block(s.body))]
 
     def s_Global(self, s: ast.Global | ast.Nonlocal) -> list[ast.stmt]:
         self.bound |= set(s.names)
@@ -317,19 +369,20 @@ class _Rewrite:
 
     def s_Try(self, s: ast.Try) -> list[ast.stmt]:
         handlers = []
+        checks = self.rebinds({h.name for h in s.handlers if h.name})
         for h in s.handlers:
             new = ast.ExceptHandler(h.type, h.name, self.block(h.body))
             handlers.append(ast.copy_location(new, h))
-        return [
-            ast.Try(self.block(s.body), handlers, self.block(s.orelse), self.block(s.finalbody))
-        ]
+        body, orelse, final = self.block(s.body), self.block(s.orelse), self.block(s.finalbody)
+        return [*checks, ast.Try(body, handlers, orelse, final)]
 
     def s_Match(self, s: ast.Match) -> list[ast.stmt]:
         cases = [
             ast.match_case(c.pattern, c.guard and self.expr(c.guard), self.block(c.body))
             for c in s.cases
         ]
-        return [ast.Match(self.expr(s.subject), cases)]
+        names = set[str]().union(*(stored_names(c.pattern) for c in s.cases))
+        return [*self.rebinds(names), ast.Match(self.expr(s.subject), cases)]
 
     # ------------------------------------------------------------------------------- expressions
 
@@ -360,12 +413,30 @@ class _Rewrite:
         new = method(e)
         return new if new is e else ast.copy_location(new, e)
 
+    def e_Call(self, e: ast.Call) -> ast.expr:
+        new = self.map(e)
+        if self.depth and isinstance(e.func, ast.Attribute) and e.func.attr in MUTATORS:
+            func = _call("method", self.expr(e.func.value), _constant(e.func.attr))
+            new = ast.Call(ast.copy_location(func, e.func), new.args, new.keywords)
+        return new
+
+    def e_NamedExpr(self, e: ast.NamedExpr) -> ast.expr:
+        old = _lambda(ast.Name(e.target.id, ast.Load()))
+        value = _call("assign", _constant(e.target.id), self.expr(e.value), old)
+        return ast.NamedExpr(e.target, ast.copy_location(value, e.value))
+
+    def e_Attribute(self, e: ast.Attribute) -> ast.expr:
+        if e.attr == "data" and isinstance(e.ctx, ast.Load):
+            return _call("data", self.expr(e.value))
+        new: ast.expr = self.map(e)
+        return new
+
     def e_Lambda(self, e: ast.Lambda) -> ast.expr:
         return e  # plain Python; it may be called long after this trace is over
 
     def e_BoolOp(self, e: ast.BoolOp) -> ast.expr:
         if _assigns(e):
-            return e
+            return self.map(e)
         name = "and_" if isinstance(e.op, ast.And) else "or_"
         first, *rest = [self.expr(v) for v in e.values]
         return _call(name, first, *(_lambda(v) for v in rest))
@@ -377,7 +448,7 @@ class _Rewrite:
 
     def e_IfExp(self, e: ast.IfExp) -> ast.expr:
         if _assigns(e):
-            return e
+            return self.map(e)
         return _call(
             "ifexp", self.expr(e.test), _lambda(self.expr(e.body)), _lambda(self.expr(e.orelse))
         )
@@ -398,8 +469,8 @@ class _Rewrite:
 
 
 def _assigns(e: ast.expr) -> bool:
-    """`:=` binds a name of the function, which a lambda could not: such an expression stays as it
-    is.
+    """`:=` binds a name of the function, which a lambda could not: such an expression stays
+    Python's.
     """
     return any(isinstance(n, ast.NamedExpr) for n in ast.walk(e))
 

@@ -106,6 +106,7 @@ class Trace:
         self.params: dict[str, Any] = {}
         self.metas: dict[str, Any] = {}
         self.reducers: dict[Buffer, str] = {}
+        self.made: dict[int, tuple[Any, Region]] = {}  # see `containers`
         self.site: Span | None = None
         self._codes: dict[int, CodeType] = {}
         self._kept: list[CodeType] = []  # alive as long as their ids are keys here
