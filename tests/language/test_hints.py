@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import ast
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -162,3 +164,16 @@ def test_an_access_pointer_without_its_last_index() -> None:
     a = np.zeros((4, 4), np.float32)
     tilelang.compile(main, target="cuda-sim -arch=sm_80")(a)
     assert [tuple(map(int, at)) for at in np.argwhere(a)] == [(1, 0), (2, 3)]
+
+
+def test_every_parameter_is_read() -> None:
+    """A parameter that no statement of its function names is ignored silently."""
+    ignored = set()
+    for path in Path(hints.__file__).parent.glob("*.py"):
+        for f in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(f, ast.FunctionDef) and not f.name.startswith("_"):
+                args = [*f.args.posonlyargs, *f.args.args, *f.args.kwonlyargs, f.args.vararg]
+                names = {x.id for part in f.body for x in ast.walk(part) if isinstance(x, ast.Name)}
+                ignored |= {(f.name, a.arg) for a in args if a and a.arg not in names}
+    # of the callee it is assumed that it touches the whole buffer
+    assert ignored == {("access_ptr", "extents"), ("access_ptr", "extent")}
