@@ -13,6 +13,7 @@ import pytest
 
 import tilelang
 import tilelang.language as T
+from tilelang.errors import LanguageError
 from tilelang.interp import tile
 from tilelang.ir import PrimFunc
 
@@ -487,3 +488,33 @@ def test_any_and_all(where: str) -> None:
     a[1] = 3
     run(where, questions, a, b)
     assert b.tolist() == [1, 0, 0, 1]
+
+
+@pytest.mark.parametrize("target", ["llvm", "cuda-sim"])
+def test_a_tensor_made_of_the_data_of_another_is_a_view(target: str) -> None:
+    @T.prim_func
+    def main(A: T.Tensor((4, 3, 5), "float32"), B: T.Tensor((4, 3, 5), "float32")):
+        with T.Kernel(1, threads=32):
+            flat_a = T.Tensor((4, 15), "float32", A.data)
+            flat_b = T.Tensor((4, 15), dtype="float32", data=B.data)
+            tile = T.alloc_fragment((4, 15), "float32")
+            T.copy(flat_a, tile)
+            for i, j in T.Parallel(4, 15):
+                tile[i, j] += 1.0
+            T.copy(tile, flat_b)
+
+    a = np.arange(60, dtype=np.float32).reshape(4, 3, 5)
+    b = np.zeros_like(a)
+    tilelang.compile(main, target=target)(a, b)
+    np.testing.assert_array_equal(b, a + 1)
+
+
+def test_data_that_is_no_buffers_is_refused() -> None:
+    with pytest.raises(LanguageError, match=r"data must be `X\.data`") as caught:
+
+        @T.prim_func
+        def main(A: T.Tensor((4,), "float32")):
+            with T.Kernel(1):
+                T.Tensor((2, 2), "float32", A)
+
+    assert "T.reshape(X, shape)" in str(caught.value)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tilelang.errors import LanguageError, ShapeError, TypeMismatchError
-from tilelang.ir import Buffer, DType, Expr, Scope, Var, as_expr
+from tilelang.ir import Buffer, DType, Expr, Load, Scope, Var, as_expr, call
 from tilelang.ir.visit import reintern
 
 from .trace import Trace, current, maybe_current
@@ -34,6 +34,17 @@ class TensorSpec:
         shape = tuple(_dimension(s) for s in self.shape or ())
         strides = None if self.strides is None else tuple(_dimension(s) for s in self.strides)
         return Buffer(name, shape, self.dtype, self.scope, strides, None, span)
+
+
+@dataclass(frozen=True)
+class DataOf:
+    """`X.data` in a kernel: the memory of X, for `T.Tensor(shape, dtype, X.data)`."""
+
+    buffer: Buffer
+
+    def __tl_expr__(self) -> Expr:
+        first = Load(self.buffer, tuple(as_expr(0) for _ in self.buffer.shape))
+        return call("address_of", [first])
 
 
 def _dimension(value: Any) -> Expr:
@@ -81,6 +92,11 @@ def as_dtype(value: Any, what: str) -> DType:
         ) from None
 
 
+def _in_kernel() -> bool:
+    t = maybe_current()
+    return t is not None and t.in_kernel
+
+
 def _here() -> Any:
     t = maybe_current()
     return None if t is None else t.span()
@@ -94,7 +110,7 @@ class _TensorAnnotation:
         self._scope = scope
         self._strided = strided
 
-    def __call__(self, shape: Any = None, *args: Any, **kwargs: Any) -> TensorSpec:
+    def __call__(self, shape: Any = None, *args: Any, **kwargs: Any) -> Any:
         names = (
             ["strides", "dtype", "scope"]
             if self._strided
@@ -114,9 +130,27 @@ class _TensorAnnotation:
                     help=f"its parameters are: shape, {', '.join(names)}",
                 )
             values[key] = value
+        if "data" in values and (values["data"] is not None or _in_kernel()):
+            return self._view(shape, values)
         return self._spec(
             shape, values.get("dtype", "float32"), values.get("strides"), values.get("scope")
         )
+
+    def _view(self, shape: Any, values: dict[str, Any]) -> Buffer:
+        """Inside a kernel, `T.Tensor(shape, dtype, X.data)` is `T.view(X, shape, dtype)`."""
+        from .views import view  # it is made of what is here
+
+        data, scope = values["data"], values.get("scope")
+        if not isinstance(data, DataOf) or scope not in (None, data.buffer.scope):
+            raise LanguageError(
+                f"{self._name}: data must be `X.data` of a buffer X"
+                + ("" if scope is None else " of this scope"),
+                code="TL0199",
+                span=_here(),
+                help="T.view(X, shape, dtype) and T.reshape(X, shape) give X another shape, "
+                "T.make_tensor(address, shape, dtype) is a tensor at an address",
+            )
+        return view(data.buffer, shape, values.get("dtype", "float32"), values.get("strides"))
 
     def __getitem__(self, key: Any) -> TensorSpec:
         items = key if isinstance(key, tuple) else (key,)
