@@ -18,6 +18,7 @@ from tilelang.errors import ArgumentTypeError, ArgumentValueError
 from tilelang.ir import DType, PrimFunc
 from tilelang.language.capture import note_source
 from tilelang.language.entry import EagerFunction, PrimFuncCreater, detect_mode
+from tilelang.runtime.dlpack import is_torch
 from tilelang.target import Target, determine_target
 
 from .fastcall import key_function
@@ -288,7 +289,7 @@ class JITImpl:
         compile_time, runtime, extra = self._eager.split(args, kwargs)
         bare = self._eager.bare_names
         metas = {
-            n: _Meta.of(r)
+            n: _Meta.of(n, r)
             for n, r in zip(self._names(), runtime, strict=True)
             if n in bare and r is not None
         }
@@ -305,7 +306,7 @@ class JITImpl:
     def _creator_metas(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         assert self.signature is not None
         bound = self.signature.bind_partial(*args, **kwargs)
-        return {n: _Meta.of(x) for n, x in bound.arguments.items() if hasattr(x, "shape")}
+        return {n: _Meta.of(n, x) for n, x in bound.arguments.items() if hasattr(x, "shape")}
 
     def _call_creator(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         assert self.signature is not None
@@ -347,8 +348,15 @@ class _Meta:
         self.dtype = dtype
 
     @classmethod
-    def of(cls, x: Any) -> _Meta:
-        return cls(tuple(int(s) for s in x.shape), DType(x.dtype))
+    def of(cls, name: str, x: Any) -> _Meta:
+        try:
+            return cls(tuple(int(s) for s in x.shape), DType(x.dtype))
+        except (AttributeError, TypeError):
+            dtype = getattr(x, "dtype", None)
+            got = type(x).__name__ if dtype is None else f"one of {dtype}"
+            raise ArgumentTypeError(
+                f"parameter {name}: expected a tensor of numbers, got {got}", code="TL0997"
+            ) from None
 
     def key(self) -> tuple[Any, ...]:
         return (self.shape, str(self.dtype))
@@ -378,14 +386,24 @@ def _frozen(value: Any) -> Any:
 def _frozen_strict(values: Mapping[str, Any]) -> Any:
     """As `_frozen`, for an eager function, whose compile-time arguments must be hashable."""
     for name, value in values.items():
-        if isinstance(value, (list, dict, set)):
+        if isinstance(value, (list, dict, set)) or is_torch(value) or not _hashable(value):
             raise ArgumentTypeError(
                 f"argument `{name}` cannot be a {type(value).__name__}: compile-time arguments"
                 " of an eager function must be hashable",
                 code="TL0968",
-                help="pass a tuple",
+                help="a tensor is passed at run time where its parameter is annotated with T.Tensor"
+                if hasattr(value, "shape")
+                else "pass a tuple",
             )
     return _frozen(dict(values))
+
+
+def _hashable(value: Any) -> bool:
+    try:
+        hash(_frozen(value))
+    except TypeError:
+        return False
+    return True
 
 
 def _write_debug_files(folder: str, func: PrimFunc, kernel: JITKernel) -> None:

@@ -75,7 +75,18 @@ class ConstPlan:
                     help=f"pass it as a keyword argument, `{name}=<value>`, or pass the tensor "
                     f"`{places[0].param}`",
                 )
-            out[name] = place.read(runtime[place.index])
+            try:
+                out[name] = place.read(runtime[place.index])
+            except (AttributeError, IndexError, TypeError):
+                x = runtime[place.index]
+                shape = getattr(x, "shape", None)
+                got = type(x).__name__ if shape is None else f"one of shape {tuple(shape)}"
+                raise ArgumentTypeError(
+                    f"parameter {place.param}: expected a tensor whose {place.kind}[{place.dim}] "
+                    f"is `{name}`, got {got}",
+                    code="TL0996",
+                    help="pass a torch tensor or a numpy array of that many dimensions",
+                ) from None
         return out
 
 

@@ -13,6 +13,7 @@ import functools
 import sys
 from typing import Any, NamedTuple
 
+from tilelang.errors import ArgumentTypeError
 from tilelang.ir import DType
 
 __all__ = ["CPU", "CUDA", "View", "allocate", "as_ffi_tensor", "is_numpy", "is_torch", "view_of"]
@@ -44,18 +45,35 @@ def is_numpy(x: object) -> bool:
 
 
 def view_of(x: Any) -> View | None:
-    """The view of a tensor; None for what is no tensor."""
+    """The view of a tensor; None for what is no tensor. Raises `ArgumentTypeError` for a tensor
+    whose elements do not lie in memory one by one, as this machine reads them."""
     if is_torch(x):
+        if x.layout is not sys.modules["torch"].strided:
+            raise _unusable(f"dense memory, got layout {x.layout}", "pass x.to_dense()")
         device = (_DEVICES.get(x.device.type, -1), x.device.index or 0)
         dtype = _torch_name(x.dtype)
         return View(x.data_ptr(), tuple(x.shape), tuple(x.stride()), dtype, device, x)
     if is_numpy(x):
         size = x.dtype.itemsize
+        if not x.dtype.isnative:
+            raise _unusable(
+                f"this machine's byte order, got {x.dtype.str!r}",
+                'pass x.astype(x.dtype.newbyteorder("="))',
+            )
+        if x.dtype.names is not None or not size:
+            raise _unusable(f"numbers, got records {x.dtype}", "pass one field: x[name].copy()")
         strides = tuple(s // size for s in x.strides)
+        if any(s % size for s in x.strides):
+            text = f"strides of whole elements ({size} bytes), got {x.strides} bytes"
+            raise _unusable(text, "pass numpy.ascontiguousarray(x)")
         return View(x.ctypes.data, x.shape, strides, x.dtype.name, (CPU, 0), x)
     if hasattr(x, "__dlpack__"):
         return _view_of_capsule(x)
     return None
+
+
+def _unusable(text: str, help: str) -> ArgumentTypeError:
+    return ArgumentTypeError(f"expected a tensor of {text}", code="TL0923", help=help)
 
 
 @functools.cache
@@ -118,13 +136,14 @@ class _Exported:
 
     def __init__(self, array: Any) -> None:
         self.array = array
-        code, bits = DType(array.dtype.name).row.dlpack
-        self.shape = (ctypes.c_int64 * array.ndim)(*array.shape)
-        size = array.dtype.itemsize
-        self.strides = (ctypes.c_int64 * array.ndim)(*(s // size for s in array.strides))
+        view = view_of(array)
+        assert view is not None
+        code, bits = DType(view.dtype).row.dlpack
+        self.shape = (ctypes.c_int64 * array.ndim)(*view.shape)
+        self.strides = (ctypes.c_int64 * array.ndim)(*view.strides)
         self.managed = _DLManagedTensor()
         t = self.managed.tensor
-        t.data, t.device_type, t.device_id, t.ndim = array.ctypes.data, CPU, 0, array.ndim
+        t.data, t.device_type, t.device_id, t.ndim = view.address, CPU, 0, array.ndim
         t.code, t.bits, t.lanes = code, bits, 1
         t.shape = ctypes.cast(self.shape, ctypes.POINTER(ctypes.c_int64))
         t.strides = ctypes.cast(self.strides, ctypes.POINTER(ctypes.c_int64))

@@ -272,7 +272,11 @@ class CallSpec:
         return f"kernel {self.name}: parameter {p.name}"
 
     def _tensor(self, p: ParamSpec, x: Any) -> View:
-        view = view_of(x)
+        try:
+            view = view_of(x)
+        except ArgumentTypeError as error:
+            text = f"{self._where(p)}: {error.message}"
+            raise ArgumentTypeError(text, code=error.code, help=error.help) from None
         if view is None:
             text = f"{self._where(p)}: expected a tensor, got {_kind_name(x)}"
             raise ArgumentTypeError(text, code=CODES["kind"])
@@ -300,12 +304,15 @@ class CallSpec:
                 return view.address
             expected = "an address (x.data_ptr())"
         elif dtype.is_float:
-            if isinstance(x, (int, float)) or hasattr(x, "__float__"):
-                return float(x)
+            try:
+                if hasattr(x, "__float__"):
+                    return float(x)
+            except (OverflowError, TypeError, ValueError):
+                pass
             expected = "a float"
         else:
-            value = x.__index__() if hasattr(x, "__index__") else x
-            if isinstance(value, int):
+            value = _index(x)
+            if value is not None:
                 return bool(value) if dtype.is_bool else self._in_range(p, dtype, value)
             expected = "a bool" if dtype.is_bool else "an int"
         text = f"{self._where(p)}: expected {expected}, got {_kind_name(x)}"
@@ -417,6 +424,14 @@ def _because(size: Size, origins: Mapping[str, str]) -> str:
     if isinstance(size, str):
         return f" ({size}, from {origins[size]})" if size in origins else f" ({size})"
     return ""
+
+
+def _index(x: Any) -> int | None:
+    """The value of an integer of any framework; None for anything else."""
+    try:
+        return int(x.__index__())
+    except (AttributeError, TypeError):  # an array of several numbers has the method
+        return None
 
 
 def _kind_name(x: object) -> str:

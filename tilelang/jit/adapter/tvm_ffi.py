@@ -14,6 +14,7 @@ from typing import Any
 
 from tilelang.codegen.host_cuda import STATE, state_name
 from tilelang.errors import ArgumentTypeError, ArgumentValueError, TileError
+from tilelang.ir import DType
 from tilelang.runtime import tvm_ffi
 from tilelang.runtime.dlpack import CPU, CUDA, as_ffi_tensor, is_numpy
 from tilelang.runtime.launch import CODES, CallSpec
@@ -137,16 +138,36 @@ def _retrier(
         if len(passed) < len(args):
             return native(*passed)  # says how many there should be
         if isinstance(error, TileError):
-            if error.code == CODES["device"]:  # perhaps there is no device: only Python knows
-                raise _explained(error, args, spec, device_type) from None
-            raise error
+            # Only Python knows whether there is a device, and the digits of a long integer.
+            if error.code not in (CODES["device"], CODES["scalar"]):
+                raise error
+            better = _explained(error, args, spec, device_type)
+            if better is not error:
+                raise better from None
+            return native(*_floats(args, spec))
         writes = everything if len(args) == len(spec.params) else written
-        again = _exportable(args, spec, writes)
+        try:
+            again = _exportable(args, spec, writes)
+        except (ArgumentTypeError, TypeError):  # the checks below name the parameter
+            again = None
         if again is None:
             raise _explained(error, args, spec, device_type) from error
         return native(*again)
 
     return retry
+
+
+def _floats(args: tuple[Any, ...], spec: CallSpec) -> list[Any]:
+    """The arguments with integers that have more than 64 bits as floats, where floats are due."""
+    indices = range(len(spec.params)) if len(args) == len(spec.params) else spec.inputs
+    return [
+        float(x)
+        if type(x) is int
+        and spec.params[i].kind == "scalar"
+        and DType(spec.params[i].dtype).is_float
+        else x
+        for i, x in zip(indices, args, strict=True)
+    ]
 
 
 def _exportable(args: tuple[Any, ...], spec: CallSpec, writes: set[int]) -> list[Any] | None:
