@@ -68,7 +68,7 @@ from .c_memory import CMemory
 from .cfamily import ATOM, UNARY, safe_divisor, string_literal
 from .llvm.calls import CALLS
 from .llvm.memory import SMALL, STACK_LIMIT, STACK_LIMIT_SMALL
-from .llvm.types import is_narrow, pattern
+from .llvm.types import pattern
 from .names import C_RESERVED, words
 from .wrapping import Wrapping
 
@@ -143,7 +143,7 @@ class CPrinter(CMemory):
 
     def literal(self, e: Const) -> tuple[str, int]:
         dtype, value = e.dtype, e.value
-        if is_narrow(dtype):
+        if dtype.is_narrow:
             return f"0x{pattern(value, dtype):x} /* {value!r} */", ATOM
         if dtype.is_handle:
             return f"(void*){int(value)}", UNARY
@@ -162,7 +162,7 @@ class CPrinter(CMemory):
 
     def is_plain(self, dtype: DType) -> bool:
         """Does C compute in this type as the IR does?"""
-        return not is_narrow(dtype) and dtype.bits >= 8
+        return not dtype.is_narrow and dtype.bits >= 8
 
     def _call_helper(self, e: Any) -> tuple[str, int]:
         operands = [

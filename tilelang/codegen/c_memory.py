@@ -15,7 +15,6 @@ from tilelang.ir import Add, Broadcast, Buffer, Const, DType, Expr, Load, Max, M
 
 from .c_lanes import CModule, short_name
 from .cfamily import ASSIGN, ATOM, UNARY, CFamily
-from .llvm.types import is_narrow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -244,7 +243,7 @@ class CMemory(CFamily):
             swap = f"  return __atomic_fetch_add(({own}*)p, v, __ATOMIC_RELAXED);\n"
         else:
             node = {"add": Add, "min": Min, "max": Max}[kind](x, y)
-            plain = kind == "add" and not is_narrow(dtype)
+            plain = kind == "add" and not dtype.is_narrow
             new = "old + v" if plain else f"{self.module.helper(node)}(old, v)"
             swap = (
                 f"  {word} seen = __atomic_load_n(({word}*)p, __ATOMIC_RELAXED), wanted;\n"

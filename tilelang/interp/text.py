@@ -35,7 +35,7 @@ from tilelang.ir import (
 )  # fmt: skip
 
 from . import values
-from .values import MATH, binary_text, is_narrow
+from .values import MATH, binary_text
 
 __all__ = ["ExprText"]
 
@@ -177,7 +177,7 @@ class ExprText:
             return f"wrap_{e.dtype.row.name}({text})"
         if e.dtype.is_bool:
             return text if self._many(e) else f"bool({text})"
-        return f"rounded({text}, {e.dtype.row.name})" if is_narrow(e.dtype) else text
+        return f"rounded({text}, {e.dtype.row.name})" if e.dtype.is_narrow else text
 
     def effect_call(self, e: Call, row: Any) -> str:
         raise InternalError(f"the interpreter cannot run {e.op} here")

@@ -27,11 +27,6 @@ __all__ = [
 Value = Any
 
 
-def is_narrow(dtype: DType) -> bool:
-    """Is it a float held as float32 and rounded after every operation?"""
-    return dtype.is_float and dtype.bits < 32
-
-
 # --- storage <-> values ------------------------------------------------------------------------
 
 
@@ -40,7 +35,7 @@ def from_storage(x: Any, dtype: DType) -> Value:
     if isinstance(x, np.ndarray) and x.ndim:
         if dtype.is_int:
             return x if dtype.bits == 64 and dtype.kind == "uint" else x.astype(np.int64)
-        return x.astype(np.float32) if is_narrow(dtype) else x
+        return x.astype(np.float32) if dtype.is_narrow else x
     if dtype.is_int or dtype.is_handle:
         return int(x)
     if dtype.is_bool:
@@ -114,7 +109,7 @@ def cast(x: Value, src: DType, dst: DType) -> Value:
     if dst.bits == 64:
         return np.float64(x)
     wide = np.float32(np.int64(x) if not src.is_float and -(2**63) <= x < 2**63 else x)
-    return rounded(wide, dst) if is_narrow(dst) else wide
+    return rounded(wide, dst) if dst.is_narrow else wide
 
 
 def reinterpret(x: Value, src: DType, dst: DType) -> Value:
@@ -238,7 +233,7 @@ def binary_text(op: str, a: str, b: str, dtype: DType) -> str:
         text = f"{_FUNCTIONS[op]}({a}, {b})"
     if dtype.is_int and op in _WRAPS:
         return f"wrap_{dtype.row.name}({text})"
-    return f"rounded({text}, {dtype.row.name})" if is_narrow(dtype) else text
+    return f"rounded({text}, {dtype.row.name})" if dtype.is_narrow else text
 
 
 _EXTREME = {

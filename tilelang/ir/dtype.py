@@ -147,6 +147,11 @@ class DType(str):
         return self.kind == "float"
 
     @property
+    def is_narrow(self) -> bool:
+        """A float that executors compute in float32 and round after every operation."""
+        return self.kind == "float" and self.bits < 32
+
+    @property
     def is_int(self) -> bool:
         """Signed or unsigned integer (bool is neither)."""
         return self.kind in ("int", "uint")

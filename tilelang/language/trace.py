@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tilelang.errors import InternalError, LanguageError, Span, TileError
-from tilelang.ir import Bind, Const, Expr, Stmt, Var, seq
+from tilelang.ir import Bind, Expr, Stmt, Var, seq
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -318,8 +318,3 @@ def tracing(t: Trace | None) -> Iterator[None]:
         yield
     finally:
         _current.reset(token)
-
-
-def is_literal(e: Any) -> bool:
-    """A value known while tracing: anything that is not an expression, and constants."""
-    return not isinstance(e, Expr) or type(e) is Const

@@ -14,7 +14,7 @@ from tilelang.ir import DType, StringImm
 
 from .convert import cast, narrow, resize, widen
 from .math import FAST, FLOAT_FUNCTIONS, define
-from .types import bits_of, elem_of, is_narrow, memory_elem
+from .types import bits_of, elem_of, memory_elem
 from .writer import Value
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def _predicate(em: Expressions, e: Any) -> Value:
     v, dtype = em.value(e.args[0]), e.args[0].dtype
     if not dtype.is_float:
         return v.fn.const(e.op == "isfinite", "i1", v.lanes)
-    if is_narrow(dtype):
+    if dtype.is_narrow:
         v = widen(v, dtype, em.half)
     if e.op == "isnan":
         return v.cmp("uno", v)
@@ -210,7 +210,7 @@ def _atomic(em: Expressions, e: Any) -> Value:
 def _atomic_one(em: Expressions, at: Value, v: Value, dtype: DType, kind: str) -> Value:
     if dtype.bits < 8 or dtype.is_bool:
         raise InternalError(f"atomic_{kind} of {dtype}")
-    if is_narrow(dtype):
+    if dtype.is_narrow:
         return _atomic_narrow(em, at, v, dtype, kind)
     if kind == "add":
         op = "fadd" if dtype.is_float else "add"

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from .types import elem_of, is_narrow
+from .types import elem_of
 from .writer import Value
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def cast(v: Value, src: DType, dst: DType, half: bool = True) -> Value:
         src.is_float and dst.is_float and elem_of(src) == elem_of(dst) == "float"
     ):
         return v
-    if is_narrow(src):
+    if src.is_narrow:
         return _from_f32_to(widen(v, src, half), dst, half)
     if src.is_float:
         return _float_to(v, dst, half)
@@ -73,7 +73,7 @@ def _from_f32_to(v: Value, dst: DType, half: bool) -> Value:
 def _float_to(v: Value, dst: DType, half: bool) -> Value:
     if dst.is_bool:
         return v.cmp("une", 0.0)
-    if is_narrow(dst):
+    if dst.is_narrow:
         return narrow(v.convert("fptrunc", "float") if v.elem == "double" else v, dst, half)
     if dst.is_float:
         return v.convert("fpext" if dst.bits == 64 else "fptrunc", elem_of(dst))

@@ -57,7 +57,7 @@ from tilelang.ir import (
 from .calls import CALLS
 from .convert import FORMATS, cast, narrow, resize, widen
 from .memory import Memory
-from .types import elem_of, is_narrow, pattern
+from .types import elem_of, pattern
 from .writer import Value
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class Expressions(Memory):
 
     def constant(self, e: Any) -> Value:
         dtype = e.dtype
-        value = pattern(e.value, dtype) if is_narrow(dtype) else e.value
+        value = pattern(e.value, dtype) if dtype.is_narrow else e.value
         return self.fn.const(value, elem_of(dtype))
 
     # ------------------------------------------------------------------------------ indices
@@ -138,7 +138,7 @@ class Expressions(Memory):
 
     def in_float(self, dtype: DType, compute: Callable[..., Value], *args: Value) -> Value:
         """`compute` on floats; narrow ones are widened, and the result rounded."""
-        if not is_narrow(dtype):
+        if not dtype.is_narrow:
             return compute(*args)
         wide = [widen(a, dtype, self.half) for a in args]
         return narrow(compute(*wide), dtype, self.half)
@@ -247,7 +247,7 @@ class Expressions(Memory):
         a, b, name = self.value(e.a), self.value(e.b), _COMPARE[type(e)]
         dtype = e.a.dtype
         if dtype.is_float:
-            if is_narrow(dtype):
+            if dtype.is_narrow:
                 a, b = widen(a, dtype, self.half), widen(b, dtype, self.half)
             return a.cmp("une" if name == "ne" else "o" + name, b)
         if name in ("eq", "ne"):
@@ -270,7 +270,7 @@ class Expressions(Memory):
 
     def negate(self, e: Any) -> Value:
         a, dtype = self.value(e.a), e.dtype
-        if is_narrow(dtype):
+        if dtype.is_narrow:
             form = FORMATS.get(dtype.row.name)
             if (form is None and dtype.row.name != "bfloat16") or (
                 form is not None and form.unsigned_zero

@@ -23,11 +23,6 @@ FLOAT_ELEMS = ("float", "double", "half")
 ELEM_BITS = {"half": 16, "float": 32, "double": 64, "ptr": 64}
 
 
-def is_narrow(dtype: DType) -> bool:
-    """A float that is computed in float32 and carried as bits."""
-    return dtype.is_float and dtype.bits < 32
-
-
 def elem_of(dtype: DType) -> str:
     """LLVM element type of a register value."""
     if dtype.is_bool:
