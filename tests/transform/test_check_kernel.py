@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from tilelang.config import Options
-from tilelang.errors import LanguageError, ScopeError, ShapeError, Span, TileError
+from tilelang.errors import LanguageError, ResourceError, ScopeError, ShapeError, Span, TileError
 from tilelang.ir import (
     Alloc,
     Bind,
     Buffer,
     For,
+    Launch,
     Parallel,
     PrimFunc,
     Scope,
@@ -28,6 +29,7 @@ from tilelang.target import Target
 from tilelang.testing.kernels import ZOO
 from tilelang.tileop import Copy, Fill
 from tilelang.transform import PassContext, check_kernel
+from tilelang.utils import prod
 
 SPAN = Span("k.py", 7, 5)
 A = Buffer("A", (8, 8), "float32", span=Span("k.py", 1))
@@ -49,6 +51,17 @@ def _nest(body: Stmt, *extents: Any) -> Stmt:
     return Parallel(
         loops, tuple(const(e) if isinstance(e, int) else e for e in extents), body, span=SPAN
     )
+
+
+@pytest.mark.parametrize("threads", [(1025, 1, 1), (32, 64, 1), (1, 1, 128)])
+def test_threads_of_a_block(threads: tuple[int, int, int]) -> None:
+    body = Store(A, (const(0), const(0)), const(0.0))
+    launch = Launch((const(1),), threads, (Var("bx"),), (), body, span=SPAN)
+    text = _text(ResourceError, launch)
+    assert f"asks for {prod(threads)} threads" in text
+    assert "a block of sm_80 has at most 1024" in text
+    assert "k.py:7:5" in text
+    check_kernel.run(PrimFunc("f", (A,), launch), PassContext(Target("llvm"), Options()))
 
 
 def test_nested_parallel() -> None:

@@ -13,11 +13,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
-from tilelang.errors import LanguageError, ScopeError, ShapeError, TileError
+from tilelang.errors import (
+    LanguageError,
+    ResourceError,
+    ScopeError,
+    ShapeError,
+    TargetError,
+    TileError,
+)
 from tilelang.ir import (
     Alloc,
     Bind,
     Buffer,
+    Call,
     Const,
     Expr,
     For,
@@ -42,10 +50,13 @@ from tilelang.ir import (
 )  # fmt: skip
 from tilelang.tileop import CheckContext
 from tilelang.tileop.checks import describe
+from tilelang.utils import prod
 
 from .manager import PassContext
 
 __all__ = ["run"]
+
+_MAX_Z = 64  # CUDA C++ Programming Guide, "Technical Specifications": z-dimension of a block
 
 
 def run(func: PrimFunc, ctx: PassContext) -> PrimFunc:
@@ -58,6 +69,9 @@ def run(func: PrimFunc, ctx: PassContext) -> PrimFunc:
 
 def _buffers(func: PrimFunc) -> list[Buffer]:
     return [p for p in func.params if isinstance(p, Buffer)]
+
+
+_NAMED_BARRIERS = ("named_barrier_sync", "named_barrier_arrive")
 
 
 @dataclass(frozen=True)
@@ -176,8 +190,21 @@ class _Checker:
 
     def launch(self, s: Launch, at: _Place) -> None:
         self.uses_in(s.grid, at)
+        if self.ctx.target.is_cuda:
+            self.block_size(s.threads, at)
         own = {*s.block_vars, *s.thread_vars}
         self.stmt(s.body, replace(at, variables=at.variables | own))
+
+    def block_size(self, threads: tuple[int, int, int], at: _Place) -> None:
+        target, total = self.ctx.target, prod(threads)
+        if total > target.max_threads or threads[2] > _MAX_Z:
+            raise ResourceError(
+                f"T.Kernel asks for {total} threads {threads}; a block of {target.arch_name} has "
+                f"at most {target.max_threads}, and {_MAX_Z} along z",
+                code="TL0329",
+                span=at.span,
+                help="use fewer threads: T.Parallel gives each of them several elements",
+            )
 
     def parallel(self, s: Parallel, at: _Place) -> None:
         if at.parallel is not None:
@@ -232,6 +259,13 @@ class _Checker:
                         span=at.span,
                         help="assign it in the same block or outside of it; what changes in a loop "
                         "or an if is a T.alloc_var",
+                    )
+                if type(x) is Call and x.op in _NAMED_BARRIERS and self.ctx.target.is_cpu:
+                    raise TargetError(
+                        "named barriers do not exist on a CPU",
+                        code="TL0633",
+                        span=at.span,
+                        help="use T.sync_threads() for all threads of the block",
                     )
                 if type(x) is Load:
                     self.access(x.buffer, x.indices, at)
