@@ -28,6 +28,7 @@ _NAMES: dict[str, tuple[str, str | None]] = {
     "Profiler": ("tilelang.profiler", "Profiler"),
     "do_bench": ("tilelang.profiler", "do_bench"),
     "TensorSupplyType": ("tilelang.profiler", "TensorSupplyType"),
+    "autotune": ("tilelang.autotuner", "autotune"),
     "PassConfigKey": ("tilelang.config", "PassConfigKey"),
     "enable_cache": ("tilelang.cache", "enable_cache"),
     "disable_cache": ("tilelang.cache", "disable_cache"),
@@ -43,6 +44,7 @@ _NAMES: dict[str, tuple[str, str | None]] = {
     "DataType": ("tilelang.ir", "DType"),
     "cdiv": ("tilelang.utils", "ceildiv"),
     "next_power_of_2": ("tilelang.utils", "next_power_of_2"),
+    "set_log_level": ("tilelang.utils", "set_log_level"),
     "env": ("tilelang.config", "env"),
     "tvm": ("tilelang.tvm", None),
     **{

@@ -3,13 +3,17 @@
 
 from __future__ import annotations
 
+import importlib
+import logging
 import math
 import os
 import sys
 from collections.abc import Iterable
+from typing import Any
 
 __all__ = [
     "align_up", "ceildiv", "installed_version", "is_power_of_2", "next_power_of_2", "prod",
+    "set_log_level",
 ]  # fmt: skip
 
 
@@ -61,3 +65,15 @@ def installed_version(distribution: str) -> str | None:
         return version(distribution)
     except PackageNotFoundError:
         return None
+
+
+def set_log_level(level: str | int) -> None:
+    """What of our log is shown: "DEBUG", "INFO", "WARNING", "ERROR", or a number of `logging`."""
+    logging.getLogger("tilelang").setLevel(level.upper() if isinstance(level, str) else level)
+
+
+def __getattr__(name: str) -> Any:
+    """Older programs find `map_torch_type` here."""
+    if name == "map_torch_type":
+        return importlib.import_module("tilelang.utils.tensor").map_torch_type
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -402,3 +402,10 @@ def test_show_says_why_there_is_nothing() -> None:
     clear_memory()
     assert "comes from the cache" in make().show("time")
     assert "no choices were recorded" in make().show("why")
+
+
+def test_clear_cache(compiled: list[str]) -> None:
+    make()
+    tilelang.cache.clear_cache()
+    make()
+    assert compiled == ["main"] * 2

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import tilelang
+from tilelang.errors import LanguageError
 
 ROOT = Path(__file__).parents[2]
 
@@ -20,7 +22,10 @@ ROOT = Path(__file__).parents[2]
     [
         ("tilelang.math", ["next_power_of_2", "cdiv"]),
         ("tilelang.utils.target", ["determine_target"]),
-        ("tilelang.utils.tensor", ["torch_assert_close", "is_float8_dtype"]),
+        ("tilelang.utils.tensor", ["torch_assert_close", "is_float8_dtype", "map_torch_type"]),
+        ("tilelang.utils", ["map_torch_type", "set_log_level"]),
+        ("tilelang.cache", ["clear_cache", "cached"]),
+        ("tilelang.testing", ["main"]),
         ("tilelang.contrib.nvcc", ["get_target_compute_version", "have_tma"]),
         ("tilelang.carver.arch.driver", ["get_num_sms"]),
         ("tilelang.backend.target", ["determine_target"]),
@@ -84,3 +89,62 @@ def test_torch_assert_close() -> None:
         torch_assert_close(a, b, max_mismatched_ratio=0)
     with pytest.raises(AssertionError, match="dtype"):
         torch_assert_close(a, b.double())
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "help"),
+    [
+        ("tilelang", "autotune", "par_compile"),
+        ("tilelang.autotuner", "autotune", "do_bench"),
+        ("tilelang.autotuner", "AutoTuner", "do_bench"),
+        ("tilelang.carver", "MatmulTemplate", "autotuner"),
+        ("tilelang.carver.arch", "CUDA", "get_num_sms"),
+        ("tilelang.language", "comm_reducer", "T.reduce_sum"),
+        ("tilelang.language", "tvm_thread_allreduce", "T.warp_reduce_sum"),
+        ("tilelang.language", "reduce_any", "T.any_of"),
+        ("tilelang.language", "asinh", "T.log"),
+        ("tilelang.language", "nextafter", "T.reinterpret"),
+    ],
+)
+def test_a_missing_name_says_what_to_do_instead(module: str, name: str, help: str) -> None:
+    found = getattr(importlib.import_module(module), name)
+    with pytest.raises(LanguageError, match=f"{name} is not supported") as caught:
+        found(configs=[])
+    assert help in str(caught.value)
+
+
+def test_autotuner_methods_are_refused_too() -> None:
+    from tilelang.autotuner import AutoTuner
+
+    with pytest.raises(LanguageError, match="AutoTuner is not supported"):
+        AutoTuner.from_kernel(kernel=None, configs=[])
+
+
+def test_log_level(monkeypatch: pytest.MonkeyPatch) -> None:
+    logger = logging.getLogger("tilelang")
+    monkeypatch.setattr(logger, "level", logger.level)
+    tilelang.set_log_level("error")
+    assert logger.level == logging.ERROR
+
+
+def test_map_torch_type() -> None:
+    torch = pytest.importorskip("torch")
+    from tilelang.utils import map_torch_type
+
+    assert map_torch_type("float16") is torch.float16
+    assert map_torch_type("float8_e4m3") is torch.float8_e4m3fn
+
+
+def test_main_runs_the_tests_of_its_file(tmp_path: Path) -> None:
+    file = tmp_path / "test_own.py"
+    text = "import tilelang.testing\ndef test_it(): pass\nif __name__ == '__main__':\n"
+    file.write_text(text + "    tilelang.testing.main()\n")
+    run = (
+        f"import runpy, sys; sys.argv = ['', '-q']; runpy.run_path({str(file)!r}, None, '__main__')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", run], capture_output=True, text=True, timeout=60, check=False,
+        cwd=ROOT,
+    )  # fmt: skip
+    assert done.returncode == 0, done
+    assert "1 passed" in done.stdout

@@ -18,10 +18,10 @@ from tilelang.ir import PrimFunc
 from tilelang.target import Target
 
 from .key import cache_key
-from .store import load_artifact, save_artifact
+from .store import clear_disk, load_artifact, save_artifact
 from .switch import is_cache_enabled
 
-__all__ = ["cached", "clear_memory"]
+__all__ = ["cached", "clear_cache", "clear_memory"]
 
 logger = logging.getLogger("tilelang")
 _memory: dict[str, Any] = {}
@@ -97,3 +97,9 @@ def clear_memory() -> None:
     with _guard:
         _memory.clear()
         _locks.clear()
+
+
+def clear_cache() -> None:
+    """Forgets all kernels, also those on disk."""
+    clear_memory()
+    clear_disk()

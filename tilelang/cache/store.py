@@ -37,6 +37,7 @@ from tilelang.target import Target
 
 __all__ = [
     "cache_root",
+    "clear_disk",
     "kernel_folder",
     "load_artifact",
     "remember",
@@ -110,6 +111,15 @@ def _write_whole(path: Path, content: bytes) -> None:
     with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
         file.write(content)
     os.replace(file.name, path)
+
+
+def clear_disk() -> int:
+    """Removes the kernels of this version and platform; how many there were."""
+    root = cache_root() / "kernels"
+    folders = [p for p in root.iterdir() if p.is_dir()] if root.is_dir() else []
+    for folder in folders:
+        shutil.rmtree(folder)
+    return len(folders)
 
 
 # ------------------------------------------------------------------------------------ writing

@@ -69,7 +69,7 @@ def _one_function(func: Any) -> PrimFunc:
         name = func.__name__
         raise ArgumentTypeError(
             f"tilelang.compile needs a PrimFunc, and {name} is a function under @tilelang.jit",
-            code="TL0960",
+            code="TL0969",
             help=f"{name}(...) compiles by itself; for its PrimFunc: {name}.get_tir(...)",
         )
     raise ArgumentTypeError(

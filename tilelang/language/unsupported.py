@@ -131,6 +131,20 @@ UNSUPPORTED: dict[str, str] = {
         "it is not supported yet",
     ),
     **dict.fromkeys(
+        ["comm_reducer", "tvm_thread_allreduce"],
+        "reduce a fragment with T.reduce_sum, T.reduce_max, ..., or one value per lane of a warp "
+        "with T.warp_reduce_sum, T.warp_reduce_max, ...",
+    ),
+    "tvm_warp_shuffle": "use T.shfl_sync, T.shfl_xor, T.shfl_up or T.shfl_down",
+    **dict.fromkeys(
+        ["reduce_any", "reduce_all"],
+        "use T.reduce_max or T.reduce_min on 0 and 1, or T.any_of and T.all_of on a buffer",
+    ),
+    "asinh": "write it out: T.log(x + T.sqrt(x * x + 1))",
+    "acosh": "write it out: T.log(x + T.sqrt(x * x - 1))",
+    "atanh": "write it out: 0.5 * T.log((1 + x) / (1 - x))",
+    "nextafter": "add 1 to the bits: T.reinterpret of the value as an integer, and back",
+    **dict.fromkeys(
         [
             "launch_thread",
             "attr",
@@ -138,9 +152,6 @@ UNSUPPORTED: dict[str, str] = {
             "reads",
             "writes",
             "match_buffer",
-            "comm_reducer",
-            "tvm_thread_allreduce",
-            "tvm_warp_shuffle",
             "tvm_access_ptr",
             "decl_buffer",
             "If",

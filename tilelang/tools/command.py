@@ -71,10 +71,10 @@ def _time(args: argparse.Namespace) -> int:
 
 
 def _cache(args: argparse.Namespace) -> int:
-    from .disk import clear, entries
+    from .disk import clear_disk, entries
 
     if args.action == "clear":
-        print(f"removed {clear()} kernels")
+        print(f"removed {clear_disk()} kernels")
         return 0
     for line in entries():
         print(line)

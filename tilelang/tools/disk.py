@@ -4,13 +4,12 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from tilelang.cache.store import cache_root
+from tilelang.cache.store import cache_root, clear_disk
 
-__all__ = ["cache_folder", "clear", "entries"]
+__all__ = ["cache_folder", "clear_disk", "entries"]
 
 
 def cache_folder() -> Path:
@@ -33,11 +32,3 @@ def entries() -> Iterator[str]:
         except (OSError, ValueError, KeyError, TypeError):
             what = "damaged"
         yield f"{folder.name[:12]} {size:>10,} bytes  {what}"
-
-
-def clear() -> int:
-    """Removes them all; how many there were."""
-    folders = _folders()
-    for folder in folders:
-        shutil.rmtree(folder)
-    return len(folders)

@@ -1,2 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """`tilelang.carver`: only the facts about devices that kernels ask for."""
+
+from __future__ import annotations
+
+from tilelang.compat._refused import Refused
+
+_HELP = (
+    "templates propose tile sizes to an autotuner, which is not there yet: choose them, and "
+    "compare with kernel.get_profiler().do_bench()"
+)
+_NAMES = (
+    "ConvTemplate", "ElementwiseTemplate", "FlashAttentionTemplate", "GEMVTemplate",
+    "GeneralReductionTemplate", "MatmulTemplate",
+)  # fmt: skip
+
+globals().update({name: Refused(f"tilelang.carver.{name}", _HELP) for name in _NAMES})

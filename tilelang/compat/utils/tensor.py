@@ -5,12 +5,19 @@ from __future__ import annotations
 
 from typing import Any
 
+from tilelang.ir import DType
+
 _FLOAT8 = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
 
 
 def is_float8_dtype(dtype: Any) -> bool:
     """Is it one of torch's 8-bit floats?"""
     return str(dtype).removeprefix("torch.") in _FLOAT8
+
+
+def map_torch_type(name: str) -> Any:
+    """torch's dtype of this name."""
+    return DType(name).as_torch()
 
 
 def torch_assert_close(
@@ -59,4 +66,4 @@ def torch_assert_close(
         )
 
 
-__all__ = ["is_float8_dtype", "torch_assert_close"]
+__all__ = ["is_float8_dtype", "map_torch_type", "torch_assert_close"]
