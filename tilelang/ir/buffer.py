@@ -126,16 +126,22 @@ class Buffer:
                 f" but {len(items)} index(es) were given"
             )
         if not any(isinstance(i, slice) for i in items):
-            return Load(self, tuple(self._wrap(as_expr(i), d) for d, i in enumerate(items)))
+            return Load(self, tuple(self._index(i, d) for d, i in enumerate(items)))
         offsets: list[Expr] = []
         extents: list[Expr] = []
         for d, i in enumerate(items):
             lo, extent = (
-                self._slice(i, d) if isinstance(i, slice) else (self._wrap(as_expr(i), d), const(1))
+                self._slice(i, d) if isinstance(i, slice) else (self._index(i, d), const(1))
             )
             offsets.append(lo)
             extents.append(extent)
         return Region(self, tuple(offsets), tuple(extents))
+
+    def _index(self, i: Any, dim: int) -> Expr:
+        e = as_expr(i)
+        if not (e.dtype.is_int or e.dtype.is_bool):
+            raise TypeError(f"an index of buffer {self.name} must be an integer, got {i!r}")
+        return self._wrap(e, dim)
 
     def _wrap(self, i: Expr, dim: int) -> Expr:
         if type(i) is Const and i.dtype.is_int and i.value < 0:
@@ -148,8 +154,8 @@ class Buffer:
                 f"slicing buffer {self.name} with a step is not supported;"
                 " loop over the elements instead"
             )
-        lo = const(0) if s.start is None else self._wrap(as_expr(s.start), dim)
-        hi = self.shape[dim] if s.stop is None else self._wrap(as_expr(s.stop), dim)
+        lo = const(0) if s.start is None else self._index(s.start, dim)
+        hi = self.shape[dim] if s.stop is None else self._index(s.stop, dim)
         return lo, binary(Sub, hi, lo)
 
     def __iter__(self) -> Iterator[Any]:

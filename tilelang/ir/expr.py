@@ -132,7 +132,11 @@ class Expr(Node):
         return bitwise(Shr, None, o, self)
 
     def __invert__(self) -> Expr:
-        return logical_not(self) if self.dtype.is_bool else BitNot(self)
+        if self.dtype.is_bool:
+            return logical_not(self)
+        if not self.dtype.is_int:
+            raise TypeError(f"`~` needs an integer, got `{self}` ({self.dtype})")
+        return BitNot(self)
 
     def __eq__(self, o: Any) -> Expr:  # type: ignore[override]
         return binary(EQ, self, o)

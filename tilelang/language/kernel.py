@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilelang.errors import LanguageError, OptionError
-from tilelang.ir import Expr, Launch, Var, as_expr, const, const_int, seq
+from tilelang.ir import Const, Expr, Launch, Var, as_expr, const, const_int, seq
 
 from .loops import integer
 from .trace import LaunchInfo, Region, Trace, current, kernel_trace
@@ -48,6 +48,14 @@ class KernelFrame:
                 f"T.Kernel takes up to 3 block extents, got {len(grid)}",
                 "TL0579",
                 "merge some of them",
+                OptionError,
+            )
+        negative = [e for e in grid if type(e) is Const and e.value < 0]
+        if negative:
+            raise t.error(
+                f"T.Kernel: a block extent must not be negative, got {negative[0]}",
+                "TL0598",
+                "use a positive number of blocks",
                 OptionError,
             )
         names = (
@@ -103,6 +111,13 @@ def _threads(t: Trace, threads: Any) -> tuple[int, int, int]:
         )
     counts = [const_int(plain(i)) for i in items]
     for item, n in zip(items, counts, strict=True):
+        if isinstance(plain(item), (float, str)):
+            raise t.error(
+                f"T.Kernel: threads must be an int or up to three of them, got {item!r}",
+                "TL0599",
+                "e.g. threads=128",
+                OptionError,
+            )
         if n is None:
             raise t.error(
                 f"T.Kernel: threads must be known at compile time, got {item}",

@@ -269,7 +269,10 @@ def bitwise_xor(a: Any, b: Any) -> Any:
 
 
 def bitwise_not(a: Any) -> Any:
-    return ~operand(a, "T.bitwise_not")
+    e = operand(a, "T.bitwise_not")
+    if not (e.dtype.is_int or e.dtype.is_bool):
+        raise fail(f"T.bitwise_not of a {e.dtype}", "TL0244", "give an integer or a bool")
+    return ~e
 
 
 def popcount(x: Any) -> Expr:

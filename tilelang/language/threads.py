@@ -38,7 +38,7 @@ from tilelang.ir.expr import BitAnd, BitOr
 
 from .hints import known_notes
 from .kernel import get_thread_bindings, get_thread_extents
-from .loops import Parallel, serial
+from .loops import Parallel, integer, serial
 from .math import operand
 from .operands import is_place, region
 from .protocol import Protocol
@@ -64,16 +64,17 @@ def sync_threads(barrier_id: int | None = None, arrive_count: int | None = None)
         effect(t, "sync_threads")
         return
     x, y, z = launch.threads
-    effect(
-        t, "named_barrier_sync", barrier_id, arrive_count if arrive_count is not None else x * y * z
-    )
+    name = integer(t, barrier_id, "T.sync_threads: barrier_id")
+    count = x * y * z if arrive_count is None else arrive_count
+    effect(t, "named_barrier_sync", name, integer(t, count, "T.sync_threads: arrive_count"))
 
 
 def named_barrier_arrive(barrier_id: int, arrive_count: int) -> None:
     """Arrives at a named barrier without waiting."""
-    effect(
-        kernel_trace("T.named_barrier_arrive")[0], "named_barrier_arrive", barrier_id, arrive_count
-    )
+    t, _ = kernel_trace("T.named_barrier_arrive")
+    name = integer(t, barrier_id, "T.named_barrier_arrive: barrier_id")
+    count = integer(t, arrive_count, "T.named_barrier_arrive: arrive_count")
+    effect(t, "named_barrier_arrive", name, count)
 
 
 def sync_warp(mask: Any = None) -> None:

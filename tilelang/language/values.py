@@ -246,6 +246,7 @@ def _index_error(t: Trace, buffer: Buffer, key: Any, text: str) -> Exception:
 
 def store(t: Trace, buffer: Buffer, indices: tuple[Expr, ...], value: Any) -> None:
     """`buffer[indices] = value`, converted to the buffer's dtype."""
+    _check_inside(t, buffer, indices)
     e = scalar(t, value, f"the value stored to `{buffer.name}`", buffer.dtype)
     lanes = indices[-1].dtype.lanes if indices else 1
     dtype = buffer.dtype.with_lanes(lanes * buffer.dtype.lanes)
@@ -283,11 +284,48 @@ def scalar(t: Trace, value: Any, what: str, like: Any = None) -> Expr:
             TypeMismatchError,
         )
     try:
-        return as_expr(value, like)
-    except TypeError as err:
+        e = as_expr(value, like)
+    except (TypeError, OverflowError) as err:
         raise t.error(
             f"{what}: {err}", "TL0204", "use a number or a kernel expression", TypeMismatchError
         ) from None
+    if like is not None and type(e) is StringImm:
+        raise t.error(f"{what} is the text {value!r}", "TL0246", "give a number", TypeMismatchError)
+    _check_range(t, value, what, like)
+    return e
+
+
+def _check_range(t: Trace, value: Any, what: str, to: Any) -> None:
+    """Refuses an integer constant that no pattern of the dtype's bits means. (-1 is all ones of an
+    unsigned integer, 0x80 the sign bit of an int8.)"""
+    number = value.value if type(value) is Const else value
+    if type(number) is not int or to is None or not to.is_int:
+        return
+    if not -(1 << (to.bits - 1)) <= number < 1 << to.bits:
+        raise t.error(
+            f"{what}: {number} does not fit {to.element}",
+            "TL0245",
+            "use a number of its range, or a wider dtype",
+            TypeMismatchError,
+        )
+
+
+def _check_inside(t: Trace, buffer: Buffer, indices: tuple[Expr, ...]) -> None:
+    """Refuses a store that is always outside of its buffer. (Under a condition it may never
+    run.)"""
+    if any(r.kind in ("if", "while") for r in t.regions):
+        return
+    for dim, (i, n) in enumerate(zip(indices, buffer.shape, strict=True)):
+        if type(i) is Const and type(n) is Const and not 0 <= i.value < n.value:
+            raise t.error(
+                f"the store to `{buffer.name}` is outside of it: index {i.value} in dimension "
+                f"{dim} of extent {n.value}",
+                "TL1203",
+                f"indices go from 0 to {n.value - 1}; a constant from -{n.value} to -1 counts "
+                "from the end",
+                BoundsError,
+                notes=[repr(buffer)],
+            )
 
 
 __all__ = [
