@@ -27,6 +27,7 @@ from tilelang.errors import (
 from tilelang.ir import Buffer, Expr, Region
 
 from .capture import future_flags, source_of
+from .python_errors import of_python
 from .rewrite import TRACE_NAME, locate, rewrite_function
 from .trace import Calls, tracing
 from .values import VarRef
@@ -97,11 +98,12 @@ def execute(
     with tracing(t):
         try:
             return traced(*args, **kwargs)
-        except (TileError, TypeError, LookupError, ValueError, AttributeError) as error:
+        except Exception as error:
             better = located(error, t)
             if better is error:
                 raise
-            raise better from (error if isinstance(better, InternalError) else None)
+            keep = isinstance(better, InternalError) or better.code == "TL0189"
+            raise better from (error if keep else None)
 
 
 def _needed(fn: FunctionType, outer: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -127,8 +129,9 @@ def _needed(fn: FunctionType, outer: Mapping[str, Any] | None) -> dict[str, Any]
     }
 
 
-def located(error: Exception, t: Trace) -> Exception:
-    """`error` with the user's line, as one of our classes if it was raised by our code."""
+def located(error: Exception, t: Trace) -> Any:
+    """`error` with the user's line, as one of our classes. (While the sizes of an eager function
+    are looked for, an error of the user's code stays as it is: it may only be due to that.)"""
     span = _span_of_traceback(error.__traceback__, t)
     if isinstance(error, TileError):
         return error if isinstance(error, InternalError) else error.at(span)
@@ -141,9 +144,11 @@ def located(error: Exception, t: Trace) -> Exception:
             help=near or "it has: shape, dtype, scope, strides",
         )
     if isinstance(error, TypeError) and (call := _CALL.match(str(error))) is not None:
-        return _wrong_call(error, call, span)
+        better = _wrong_call(error, call, span)
+        if better is not error:
+            return better
     if not _raised_by_us(error.__traceback__):
-        return error
+        return error if t.symbolic else of_python(error, span)
     if isinstance(error, IndexError):
         return BoundsError(
             f"{error}",

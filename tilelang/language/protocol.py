@@ -162,6 +162,12 @@ class Protocol(Flow):
         if isinstance(old, VarRef) and not _is_new(value):
             store(t, old.buffer, old.indices, value)
             return
+        if isinstance(target, (Buffer, Region, Expr, VarRef)):
+            raise t.error(
+                f"attribute `{name}` of `{target!r}` is assigned",
+                "TL0187",
+                "store to an element, e.g. A[i] = value; keep other things in names of your own",
+            )
         if (
             t.runtime_region() is not None
             and isinstance(value, (Expr, int, float))
