@@ -77,7 +77,7 @@ def test_names(case: str) -> None:
 
 @pytest.mark.parametrize("case", OBJECTS)
 def test_objects(case: str) -> None:
-    assert "T.alloc_var" in str(refused(OBJECTS[case], "TL0128"))
+    assert "T.alloc_var" in str(refused(OBJECTS[case], "TL0173"))
 
 
 def test_walrus_in_the_condition_of_a_while() -> None:

@@ -54,7 +54,7 @@ def check_change(t: Trace, value: Any, what: str) -> None:
         return
     raise t.error(
         f"{what} inside a loop or branch that is decided when the kernel runs",
-        "TL0128",
+        "TL0173",
         "a Python object changes once, while tracing: make what changes at run time mutable with "
         "T.alloc_var(dtype), or T.alloc_local((n,), dtype) for several values",
     )

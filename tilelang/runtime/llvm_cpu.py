@@ -42,10 +42,10 @@ def check_cpu(cpu: str, features: str) -> None:
     if unknown and unknown[2] == "feature":
         name = unknown[1].lstrip("+-")
         known = sorted({*_FEATURE_ROW.findall(listed)} - {*_CPU_ROW.findall(listed)})
-        what = f"LLVM knows no feature {name!r} of this machine's processors"
+        what = f"feature {name!r} of this machine's processors"
     else:
         name, known = cpu, _CPU_ROW.findall(listed)
-        what = f"LLVM knows no CPU {name!r} of this machine's kind"
+        what = f"CPU {name!r} of this machine's kind"
     if unknown is None:
         raise TargetError(
             f"LLVM cannot compile for -mcpu={cpu} -mattr={features}",
@@ -54,7 +54,7 @@ def check_cpu(cpu: str, features: str) -> None:
             help="name a 64-bit CPU, such as x86-64-v3, or leave -mcpu out for this machine's",
         )
     raise TargetError(
-        what,
+        f"LLVM knows no {what}",
         code="TL0609",
         help=did_you_mean(name, known) or "leave -mcpu and -mattr out for this machine's",
     )

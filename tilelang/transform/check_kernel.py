@@ -201,7 +201,7 @@ class _Checker:
             raise ResourceError(
                 f"T.Kernel asks for {total} threads {threads}; a block of {target.arch_name} has "
                 f"at most {target.max_threads}, and {_MAX_Z} along z",
-                code="TL0329",
+                code="TL0711",
                 span=at.span,
                 help="use fewer threads: T.Parallel gives each of them several elements",
             )
