@@ -319,7 +319,7 @@ _MERGES = "shared memory is always laid out by the lifetimes of its buffers"
 _NO_SUCH_PASS = "there is no such pass here"
 _DUMP = "set TILELANG_DUMP to see the IR after any pass"
 _TIME = "set TILELANG_TIME=1 to see the time of each pass"
-_LAYOUTS = "use kernel.show('layout')"
+_LAYOUTS = "layouts are not drawn"
 _REPORTS = "kernel.show('why') reports every choice"
 
 _Key = PassConfigKey

@@ -41,6 +41,15 @@ def test_calls() -> None:
     assert (out == 3).all()
 
 
+def test_arguments_by_name() -> None:
+    kernel, a = scale(), torch.rand(4, 6)
+    assert torch.equal(kernel(a, s=2.0), a[:, ::2] * 2)
+    assert torch.equal(kernel(s=2.0, A=a), a[:, ::2] * 2)
+    for named in ({"A": a}, {"D": a}):
+        with pytest.raises(TypeError, match="no parameter is left to be named"):
+            kernel(a, 2.0, **named)
+
+
 def test_without_outputs_the_schema_says_what_is_written() -> None:
     kernel = scale(None)
     a, c = torch.rand(4, 6), torch.zeros(4, 3)

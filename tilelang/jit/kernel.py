@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tilelang.config import Options
 from tilelang.engine import CompiledArtifact, KernelParam, lower
-from tilelang.errors import ArgumentValueError, InternalError
+from tilelang.errors import ArgumentTypeError, ArgumentValueError, InternalError
 
 from .adapter import adapter_class
 
@@ -81,9 +81,22 @@ class JITKernel:
             type(self).__call__ = staticmethod(self.adapter.func)  # type: ignore[method-assign]
         return artifact
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: Any, **named: Any) -> Any:
         """Runs the kernel: inputs in, the output (or the list of outputs) out."""
-        return self.adapter.func(*args)
+        return self.adapter.func(*args, *self._by_position(len(args), named) if named else ())
+
+    def _by_position(self, given: int, named: Mapping[str, Any]) -> list[Any]:
+        """Arguments passed by name, after `given` ones by position."""
+        spec = self.adapter.spec
+        names = [spec.params[i].name for i in spec.inputs]
+        for name in named:
+            if name not in names[given:]:
+                raise ArgumentTypeError(
+                    f"kernel {spec.name}: no parameter is left to be named {name!r}",
+                    code="TL0971",
+                    help=f"it takes {', '.join(names)}",
+                )
+        return [named[name] for name in names[given:] if name in named]
 
     def __repr__(self) -> str:
         name = self.artifact.call.name if self.artifact.call else "?"
