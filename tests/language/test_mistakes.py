@@ -15,6 +15,7 @@ import pytest
 import tilelang
 import tilelang.language as T
 from tilelang.errors import (
+    ArgumentTypeError,
     BoundsError,
     LanguageError,
     OptionError,
@@ -159,3 +160,22 @@ def test_patterns_of_bits_and_stores_that_may_not_run() -> None:
     tilelang.compile(main, target="llvm")(a, b, 2)
     assert a.tolist() == [255] * 4
     assert b.tolist() == [0, 0, 7, -(2**31)]
+
+
+def test_async() -> None:
+    with pytest.raises(LanguageError, match="`async def` is not part of the kernel language"):
+
+        @T.prim_func
+        async def main(A: T.Tensor((4,), "float32")):
+            with T.Kernel(1, threads=32):
+                A[0] = 1
+
+
+def test_too_few_arguments_of_an_eager_call() -> None:
+    @tilelang.jit(target="llvm")
+    def add(A: T.Tensor((4,), "float32"), B: T.Tensor((4,), "float32")):
+        with T.Kernel(1, threads=32):
+            T.copy(A, B)
+
+    with pytest.raises(ArgumentTypeError, match="`add` needs the argument `B`"):
+        add(np.zeros(4, np.float32))

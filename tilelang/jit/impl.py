@@ -243,10 +243,26 @@ class JITImpl:
             missing = [n for n, r in zip(self._names(), runtime, strict=True) if r is None]
             if len(missing) == len(runtime):
                 return kernel
+            self._check_given(missing, args, kwargs)
         else:
             self._remember(args, kwargs, compile_time, metas, kernel)
         result = kernel(*runtime)
         return [] if result is None else result
+
+    def _check_given(
+        self, missing: Sequence[str], args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> None:
+        """Some run-time arguments have no value: were they left out?"""
+        assert self._eager is not None
+        parameters = self._eager.signature.parameters
+        given = {*list(parameters)[: len(args)], *kwargs}
+        absent = [n for n in missing if n not in given]
+        if absent:
+            raise ArgumentTypeError(
+                f"`{self._eager.__name__}` needs the argument `{absent[0]}`",
+                code="TL0998",
+                help=f"its parameters are: {', '.join(parameters)}",
+            )
 
     def _remember(
         self,

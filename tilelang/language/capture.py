@@ -53,6 +53,13 @@ def source_of(fn: FunctionType) -> Source:
     noted = _noted.get(id(code))
     if noted is not None:
         return noted[1]
+    if code.co_flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
+        raise LanguageError(
+            "`async def` is not part of the kernel language",
+            code="TL0111",
+            span=Span(code.co_filename, code.co_firstlineno, function=fn.__name__),
+            help="kernels run to completion; use a plain `def`",
+        )
     key = (code.co_firstlineno, code.co_name)
     lines = linecache.getlines(code.co_filename, fn.__globals__)
     found = _index(code.co_filename, lines).get(key) if lines else None
