@@ -68,12 +68,17 @@ def of_python(error: Exception, span: Span | None) -> LanguageError:
     """The error that the user sees instead of `error`."""
     text = str(error)
     told = next((a for a in _ADVICE if re.search(a[0], text)), None)
-    message = f"{type(error).__name__}: {text}" if told is None or told[1] is None else told[1]
+    what = f"{type(error).__name__}: {text}" if told is None or told[1] is None else told[1]
     help = _HELP if told is None else told[2]
+
+    def error_of(made: Any) -> LanguageError:
+        out: LanguageError = made(f"{what}", code="TL0189", span=span, help=help)
+        return out
+
     try:
-        return _class_for(type(error))(message, code="TL0189", span=span, help=help)
+        return error_of(_class_for(type(error)))
     except TypeError:  # a class that cannot be joined, or is made of something else than a text
-        return LanguageError(message, code="TL0189", span=span, help=help)
+        return error_of(LanguageError)
 
 
 _CLASSES: dict[type, Any] = {}
