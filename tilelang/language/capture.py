@@ -56,7 +56,7 @@ def source_of(fn: FunctionType) -> Source:
     if code.co_flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
         raise LanguageError(
             "`async def` is not part of the kernel language",
-            code="TL0111",
+            code="TL0192",
             span=Span(code.co_filename, code.co_firstlineno, function=fn.__name__),
             help="kernels run to completion; use a plain `def`",
         )
