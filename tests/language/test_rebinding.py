@@ -102,7 +102,7 @@ def test_while_tracing_everything_is_allowed() -> None:
                     parts.append(x * i)  # noqa: PERF401
                 table["k"][0] = parts[1]
                 if (z := i * 2) > 2:
-                    A[i] = sum(parts) + z + table["k"][0]
+                    A[i] = sum(parts) + (w := z) + table["k"][0] + w - z
             n = T.alloc_var("int32")
             n = 0
             counters = [n]

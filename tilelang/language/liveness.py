@@ -44,7 +44,7 @@ class _Liveness:
         self, s: ast.stmt, live: Names, _brk: frozenset[str], _cont: frozenset[str]
     ) -> Names:
         live -= stored_names(s)
-        live |= read_names(s)
+        live |= read_names(s) - _named_first(s)
         return live
 
     def s_AugAssign(self, s: ast.AugAssign, live: Names, *_: object) -> Names:
@@ -58,7 +58,8 @@ class _Liveness:
         before = self.block(s.body, set(live), brk, cont) | self.block(
             s.orelse, set(live), brk, cont
         )
-        return (before - stored_names(s.test)) | read_names(s.test)
+        before -= stored_names(s.test)
+        return before | (read_names(s.test) - _named_first(s.test))
 
     def s_For(self, s: ast.For, live: Names, brk: frozenset[str], cont: frozenset[str]) -> Names:
         targets = stored_names(s.target)
@@ -162,6 +163,25 @@ def _read(node: ast.AST, hidden: frozenset[str], out: Names) -> None:
         }
     for child in ast.iter_child_nodes(node):
         _read(child, hidden, out)
+
+
+def _named_first(node: ast.AST) -> Names:
+    """Names that `:=` binds below `node` before anything reads them."""
+    named = [n for n in ast.walk(node) if isinstance(n, ast.NamedExpr)]
+    if not named:
+        return set()
+    ends: dict[str, tuple[int, int]] = {}
+    for n in named:
+        end = (n.end_lineno or 0, n.end_col_offset or 0)
+        ends[n.target.id] = min(end, ends.get(n.target.id, end))
+    early = {
+        n.id
+        for n in ast.walk(node)
+        if isinstance(n, ast.Name)
+        and isinstance(n.ctx, ast.Load)
+        and (n.lineno, n.col_offset) < ends.get(n.id, (0, 0))
+    }
+    return set(ends) - early
 
 
 def stored_names(node: ast.AST) -> Names:
