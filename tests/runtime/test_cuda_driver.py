@@ -42,11 +42,22 @@ def build(command: list[str]) -> None:
     assert done.returncode == 0, done.stderr
 
 
+FLAGS = ["-shared", "-fPIC", "-O1", "-Wall", "-Werror"]
+
+
 @pytest.fixture(scope="module")
 def fake_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("fake") / DRIVER_SONAME
-    flags = ["-shared", "-fPIC", "-O1", "-Wall", "-Werror", f"-Wl,-soname,{DRIVER_SONAME}"]
-    build(["gcc", *flags, str(FAKE), "-o", str(path)])
+    """For this process: not under the driver's soname, by which NVRTC would find and call it."""
+    path = tmp_path_factory.mktemp("fake") / "libfakecuda.so"
+    build(["gcc", *FLAGS, str(FAKE), "-o", str(path)])
+    return path
+
+
+@pytest.fixture(scope="module")
+def named_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """For processes of their own: what a driver is called."""
+    path = tmp_path_factory.mktemp("named") / DRIVER_SONAME
+    build(["gcc", *FLAGS, f"-Wl,-soname,{DRIVER_SONAME}", str(FAKE), "-o", str(path)])
     return path
 
 
@@ -200,7 +211,7 @@ int main(void) {{
 """
 
 
-def test_c_text(tmp_path: Path, fake_path: Path) -> None:
+def test_c_text(tmp_path: Path, named_path: Path) -> None:
     """The C side: compiles without any header, finds a driver by name, says when there is none."""
     config, attribute = ctypes.sizeof(LaunchConfig), ctypes.sizeof(LaunchAttributeStruct)
     main = PROGRAM.format(config=config, attribute=attribute)
@@ -214,8 +225,8 @@ def test_c_text(tmp_path: Path, fake_path: Path) -> None:
         )
         return done.stdout.strip()
 
-    assert run(LD_LIBRARY_PATH=str(fake_path.parent)) == "0"
-    assert {f.name for f in FUNCTIONS} <= set(dir_of(fake_path))
+    assert run(LD_LIBRARY_PATH=str(named_path.parent)) == "0"
+    assert {f.name for f in FUNCTIONS} <= set(dir_of(named_path))
     if cuda_driver.driver_version() is None:
         assert run().startswith("-1 cannot load the CUDA driver")
 
@@ -225,10 +236,10 @@ def dir_of(library: Path) -> list[str]:
     return [line.split()[-1] for line in done.stdout.splitlines()]
 
 
-def test_found_by_name(fake_path: Path) -> None:
+def test_found_by_name(named_path: Path) -> None:
     """The public functions open the driver by its soname, in a process that has one."""
     code = (
-        f"import ctypes; ctypes.CDLL({str(fake_path)!r}, mode=ctypes.RTLD_GLOBAL)\n"
+        f"import ctypes; ctypes.CDLL({str(named_path)!r}, mode=ctypes.RTLD_GLOBAL)\n"
         "from tilelang.runtime.cuda_driver import *\n"
         "print(device_count(), driver_version(), driver().device_name(0))"
     )
