@@ -108,3 +108,46 @@ def test_names_that_llvm_does_not_know(cpu: str, features: str, message: str) ->
     with pytest.raises(TargetError, match=message):
         compile_module(ADD, cpu, features)
     assert compile_module(ADD, "haswell", "-avx2")
+
+
+CROWDED = r'''
+import ctypes, math, mmap
+import tilelang.runtime.llvm_jit as jit
+
+IR = """
+@table = private unnamed_addr constant [4 x double] [double 1.5, double 2.5, double 3.5, double 4.5]
+@state = internal global i64 0
+declare double @cos(double)
+define double @f(i64 %i) {
+  %p = getelementptr [4 x double], ptr @table, i64 0, i64 %i
+  %x = load double, ptr %p
+  store i64 %i, ptr @state
+  %y = call double @cos(double %x)
+  ret double %y
+}
+"""
+MB, GB, FLAGS = 1 << 20, 1 << 30, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_NORESERVE
+take = ctypes.CDLL(None).mmap
+take.restype, i, n = ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t
+take.argtypes = [ctypes.c_void_p, n, i, i, i, ctypes.c_long]
+kept = []
+for n in range(30):
+    kept.append(jit.load(IR, ["f"]))
+    at = kept[-1].address("f")
+    f = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_int64)(at)
+    assert abs(f(n % 4) - math.cos(1.5 + n % 4)) < 1e-12
+    for _ in range(2):
+        take(None, 3 * GB, 0, FLAGS, -1, 0)
+    for k in range(-7, 8):
+        if k:
+            take(at // 4096 * 4096 + k * MB, MB - 4096, 0, FLAGS, -1, 0)
+print("ok")
+'''
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="takes memory in Linux's way")
+def test_a_crowded_address_space() -> None:
+    """A driver takes ranges of addresses, so that pieces of code and data come to lie far apart."""
+    command = [sys.executable, "-c", CROWDED]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
+    assert done.stdout == "ok\n", done.stderr

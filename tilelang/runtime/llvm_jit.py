@@ -170,8 +170,13 @@ class JitModule:
 
 @functools.cache
 def _linker() -> Any:
-    """One linker for the process; each module is a library of its own in it."""
-    return _binding().create_lljit_compiler(_target_machine("", "", 2))
+    """One linker for the process; each module is a library of its own in it.
+
+    It is JITLink, which lays an object out in one piece. The older linker maps code, data and the
+    offset table one by one, and aborts the process where they come to lie more than 2 GB apart:
+    that happens beside a CUDA driver, which takes whole ranges of addresses.
+    """
+    return _binding().create_lljit_compiler(_target_machine("", "", 2), use_jit_link=True)
 
 
 def load(
