@@ -126,10 +126,11 @@ define double @f(i64 %i) {
   ret double %y
 }
 """
-MB, GB, FLAGS = 1 << 20, 1 << 30, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_NORESERVE
+MB, GB, NO_RESERVE = 1 << 20, 1 << 30, 0x4000
+FLAGS = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NO_RESERVE
 take = ctypes.CDLL(None).mmap
-take.restype, i, n = ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t
-take.argtypes = [ctypes.c_void_p, n, i, i, i, ctypes.c_long]
+take.restype = ctypes.c_void_p
+take.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
 kept = []
 for n in range(30):
     kept.append(jit.load(IR, ["f"]))
