@@ -116,12 +116,15 @@ import tilelang.runtime.llvm_jit as jit
 
 IR = """
 @table = private unnamed_addr constant [4 x double] [double 1.5, double 2.5, double 3.5, double 4.5]
-@state = internal global i64 0
+@state = global i64 0
+declare ptr @memset(ptr, i32, i64)
 declare double @cos(double)
 define double @f(i64 %i) {
   %p = getelementptr [4 x double], ptr @table, i64 0, i64 %i
   %x = load double, ptr %p
   store i64 %i, ptr @state
+  %q = alloca i64
+  %r = call ptr @memset(ptr %q, i32 0, i64 8)
   %y = call double @cos(double %x)
   ret double %y
 }
@@ -132,9 +135,10 @@ take = ctypes.CDLL(None).mmap
 take.restype = ctypes.c_void_p
 take.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
 kept = []
-for n in range(30):
-    kept.append(jit.load(IR, ["f"]))
+for n in range(60):
+    kept.append(jit.load(IR, ["f", "state"]))
     at = kept[-1].address("f")
+    assert abs(at - kept[-1].address("state")) < MB, "code and data lie apart"
     f = ctypes.CFUNCTYPE(ctypes.c_double, ctypes.c_int64)(at)
     assert abs(f(n % 4) - math.cos(1.5 + n % 4)) < 1e-12
     for _ in range(2):
