@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import cpu
 import measure
 from launch import launch_cost
 from measure import Contestant, Row, compete
@@ -243,8 +244,17 @@ def host() -> dict[str, float]:
         return {}
 
 
+def cold() -> dict[str, float]:
+    """Seconds of a cold compile of the matmul for this GPU, up to its result: a new process each,
+    median of 5."""
+    target = str(tilelang.target.Target(tilelang.target.determine_target("cuda")))
+    out = cpu.repeated("cold_compile", target)
+    print(f"  cold compile of the matmul, {target}  {out['seconds']:.3f} s", flush=True)
+    return out
+
+
 def main() -> None:
-    which = sys.argv[1:] or ["host", "matmul", "row", "attention"]
+    which = sys.argv[1:] or ["host", "cold", "matmul", "row", "attention"]
     print(measure.machine(), flush=True)
     folder = Path(os.environ.get("OUT", HERE / "results"))
     rows: list[Row] = []
@@ -261,6 +271,8 @@ def main() -> None:
         ],
     }
     extra = {"host_us": host()} if "host" in which else {}
+    if "cold" in which:
+        extra["cold_compile"] = cold()
     for name in which:
         if name in groups:
             rows += groups[name]()
