@@ -65,13 +65,8 @@ def _chunk(op: Gemm) -> int:
     return _step(op) // 2
 
 
-def _sizes(op: Gemm) -> tuple[int, int, int] | None:
-    sizes = [const_int(e) for e in (op.m, op.n, op.k)]
-    return None if None in sizes else (sizes[0], sizes[1], sizes[2])  # type: ignore[return-value]
-
-
 def _partition(op: Gemm, ctx: LowerContext) -> tuple[int, int] | None:
-    sizes = _sizes(op)
+    sizes = op.static_sizes
     if sizes is None or ctx.threads % 32:
         return None
     return warp_partition(sizes[0], sizes[1], ctx.threads // 32, op.policy, ATOM_M, ATOM_N)
@@ -88,7 +83,7 @@ def _shape_why_not(op: Gemm, ctx: LowerContext) -> str | None:
         return f"there is no instruction for {op.a.dtype} x {op.b.dtype} -> {op.c.dtype}"
     if op.a.dtype.bits != 16 and (op.trans_a or not op.trans_b):
         return f"K must be contiguous in both operands of {op.a.dtype}"
-    sizes = _sizes(op)
+    sizes = op.static_sizes
     if sizes is None:
         return "the tile has a symbolic size"
     if sizes[2] % _step(op):
@@ -158,7 +153,7 @@ def operand_layout(buffer: Buffer) -> Layout:
 
 
 def _layouts(op: Gemm, ctx: LowerContext) -> Mapping[Buffer, Any]:
-    sizes, parts = _sizes(op), _partition(op, ctx)
+    sizes, parts = op.static_sizes, _partition(op, ctx)
     assert sizes is not None
     assert parts is not None
     m, n, k = sizes
@@ -176,7 +171,7 @@ class _Emitter:
 
     def __init__(self, op: Gemm, ctx: LowerContext, b: Builder) -> None:
         self.op, self.ctx, self.b = op, ctx, b
-        sizes, parts = _sizes(op), _partition(op, ctx)
+        sizes, parts = op.static_sizes, _partition(op, ctx)
         assert sizes is not None
         assert parts is not None
         (m, n, self.k), (wm, wn) = sizes, parts

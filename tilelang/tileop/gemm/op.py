@@ -6,7 +6,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tilelang.errors import ScopeError, ShapeError, TypeMismatchError
-from tilelang.ir import Const, Effects, Expr, Region, TileOp, expr_effects, node, read, write
+from tilelang.ir import (
+    Const,
+    Effects,
+    Expr,
+    Region,
+    TileOp,
+    const_int,
+    expr_effects,
+    node,
+    read,
+    write,
+)
 from tilelang.tileop.base import Lowering, imported
 from tilelang.tileop.checks import CheckContext, describe, differ, scope_name
 from tilelang.tileop.cpu import not_on_cpu, not_on_cuda
@@ -57,6 +68,12 @@ class Gemm(TileOp):
     @property
     def k(self) -> Expr:
         return self.a.extents[-2] if self.trans_a else self.a.extents[-1]
+
+    @property
+    def static_sizes(self) -> tuple[int, int, int] | None:
+        """(m, n, k) as numbers; None if one is symbolic."""
+        m, n, k = (const_int(e) for e in (self.m, self.n, self.k))
+        return None if m is None or n is None or k is None else (m, n, k)
 
     @property
     def clears(self) -> bool | None:

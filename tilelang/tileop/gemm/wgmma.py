@@ -53,11 +53,6 @@ def _partition(m: int, n: int, groups: int) -> tuple[int, int] | None:
     return None
 
 
-def _sizes(op: Gemm) -> tuple[int, int, int] | None:
-    sizes = [const_int(e) for e in (op.m, op.n, op.k)]
-    return None if None in sizes else (sizes[0], sizes[1], sizes[2])  # type: ignore[return-value]
-
-
 def _why_not(op: Gemm, ctx: LowerContext) -> str | None:
     if not ctx.target.is_cuda or not ctx.target.has_wgmma:
         return "the target has no wgmma"
@@ -89,7 +84,7 @@ def operand_why_not(op: Gemm, ctx: LowerContext) -> str | None:
         return "A is neither in shared memory nor a whole fragment that is not transposed"
     if not op.c.buffer.is_fragment or not op.c.is_whole:
         return "C is not a whole fragment"
-    sizes = _sizes(op)
+    sizes = op.static_sizes
     if sizes is None:
         return "the tile has a symbolic size"
     m, n, k = sizes
@@ -128,7 +123,7 @@ def box_layout(buffer: Buffer) -> Layout:
 
 
 def _layouts(op: Gemm, ctx: LowerContext) -> Mapping[Buffer, Any]:
-    sizes = _sizes(op)
+    sizes = op.static_sizes
     assert sizes is not None
     m, n, k = sizes
     parts = _partition(m, n, ctx.threads // WARPGROUP)
@@ -189,7 +184,7 @@ class Operand:
 
 
 def _emit(op: Gemm, ctx: LowerContext, b: Builder) -> None:
-    sizes = _sizes(op)
+    sizes = op.static_sizes
     assert sizes is not None
     m, n, k = sizes
     parts = _partition(m, n, ctx.threads // WARPGROUP)
