@@ -64,6 +64,25 @@ def test_threads_of_a_block(threads: tuple[int, int, int]) -> None:
     check_kernel.run(PrimFunc("f", (A,), launch), PassContext(Target("llvm"), Options()))
 
 
+def test_blocks_of_a_grid() -> None:
+    body = Store(A, (const(0), const(0)), const(0.0))
+    blocks = (Var("bx"), Var("by"), Var("bz"))
+
+    def launch(*grid: int) -> Launch:
+        return Launch(tuple(map(const, grid)), (32, 1, 1), blocks, (), body, span=SPAN)
+
+    assert _text(ResourceError, launch(1, 1, 65536)) == (
+        "[TL0712] T.Kernel asks for 65536 blocks along z; a GPU launches at most 65535 along y "
+        "and z\n"
+        " --> k.py:7:5\n"
+        "  = help: give the largest extent first: along x there may be 2147483647"
+    )
+    _run(launch(1 << 20, 65535, 1))
+    check_kernel.run(
+        PrimFunc("f", (A,), launch(1, 65536, 1)), PassContext(Target("llvm"), Options())
+    )
+
+
 def test_nested_parallel() -> None:
     inner = _nest(Store(A, (const(0), const(0)), const(0.0)), 4)
     assert _text(LanguageError, _nest(inner, 4)) == (

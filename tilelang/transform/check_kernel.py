@@ -9,7 +9,7 @@ finds.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
@@ -44,6 +44,7 @@ from tilelang.ir import (
     TileStmt,
     Var,
     While,
+    const_int,
     flatten,
     free_vars,
     walk,
@@ -57,6 +58,7 @@ from .manager import PassContext
 __all__ = ["run"]
 
 _MAX_Z = 64  # CUDA C++ Programming Guide, "Technical Specifications": z-dimension of a block
+_MAX_BLOCKS_YZ = 65535  # ibid.: y- or z-dimension of a grid
 
 
 def run(func: PrimFunc, ctx: PassContext) -> PrimFunc:
@@ -192,6 +194,7 @@ class _Checker:
         self.uses_in(s.grid, at)
         if self.ctx.target.is_cuda:
             self.block_size(s.threads, at)
+            self.grid_size(s.grid, at)
         own = {*s.block_vars, *s.thread_vars}
         self.stmt(s.body, replace(at, variables=at.variables | own))
 
@@ -205,6 +208,20 @@ class _Checker:
                 span=at.span,
                 help="use fewer threads: T.Parallel gives each of them several elements",
             )
+
+    def grid_size(self, grid: Sequence[Expr], at: _Place) -> None:
+        """Along y and z a launch has few blocks; a size known at run time is the driver's to
+        refuse."""
+        for axis, extent in zip("yz", grid[1:], strict=False):
+            size = const_int(extent)
+            if size is not None and size > _MAX_BLOCKS_YZ:
+                raise ResourceError(
+                    f"T.Kernel asks for {size} blocks along {axis}; a GPU launches at most "
+                    f"{_MAX_BLOCKS_YZ} along y and z",
+                    code="TL0712",
+                    span=at.span,
+                    help="give the largest extent first: along x there may be 2147483647",
+                )
 
     def parallel(self, s: Parallel, at: _Place) -> None:
         if at.parallel is not None:
