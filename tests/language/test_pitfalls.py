@@ -430,9 +430,6 @@ def test_odd_gemm(t: str) -> None:
 
 @ON
 def test_partial_warp(t: str) -> None:
-    if t == "llvm":
-        pytest.skip("one thread per block")
-
     @T.prim_func
     def main(A: T.Tensor((48,), "int32"), O: T.Tensor((48,), "int32")):
         with T.Kernel(1, threads=64):

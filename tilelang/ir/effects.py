@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The one effect model: which regions a statement reads, writes or updates, and how.
 
-The pipeliner, the barrier inserter, the warp specialiser, the race checker and the interpreter all
-ask this model; nothing else decides what depends on what (design law 3).
+The pipeliner, the barrier inserter, the warp specialiser and the interpreter all ask this model;
+nothing else decides what depends on what (design law 3).
 """
 
 from __future__ import annotations
