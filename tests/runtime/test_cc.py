@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
@@ -23,9 +22,7 @@ def build(source: str, target: str = "c", **options: Any) -> bytes:
 
 
 def test_compiles_and_loads() -> None:
-    start = time.perf_counter()
     data = build("int f(int x) { return x + 1; }")
-    assert time.perf_counter() - start < 5
     first, second = load_library(data), load_library(data)
     assert first.f(41) == second.f(41) == 42
 

@@ -299,6 +299,7 @@ struct Block {
   Counters counters{};
   TrafficTable sites;
   uint64_t polls = 0;
+  uint64_t polls_at_signal = 0;  // the watchdog's last look at them
 
  private:
   static void thread_main();

@@ -36,10 +36,15 @@ void on_signal(int, siginfo_t*, void* state) {
   Launch& launch = fiber->block->launch;
   const uintptr_t at = interrupted_at(*static_cast<ucontext_t*>(state));
   if (!out_of_time(launch) || at - launch.code_begin >= launch.code_end - launch.code_begin) return;
+  Block& block = *fiber->block;
+  if (block.polls != block.polls_at_signal) {  // it polls, and says so itself at its next look
+    block.polls_at_signal = block.polls;
+    return;
+  }
   const Site site = static_cast<Site>(at + 1 - launch.code_begin);  // sites are return addresses
-  fiber->block->fail(*fiber, "timeout",
-                     format("thread %u still runs after %.1f s%s", fiber->id, launch.time_limit,
-                            site_text(site).c_str()));
+  block.fail(*fiber, "timeout",
+             format("thread %u still runs after %.1f s%s", fiber->id, launch.time_limit,
+                    site_text(site).c_str()));
 }
 
 void install_handler() {
