@@ -26,6 +26,7 @@ ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "TILELANG_CPU
 # The first two make OpenBLAS another library than the one that users have.
 # Python's own cache of bytecode is what an installed package has; without it, imports compile.
 UNSET = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE", "TILELANG_VERIFY", "PYTHONDONTWRITEBYTECODE")
+CPU = ("llvm", "c")
 CUDA = ("cuda -arch=sm_80", "cuda -arch=sm_90a")
 Clock = Callable[[], float]
 
@@ -99,28 +100,6 @@ def times(f: Callable[[], Any], budget: float, clock: Clock = time.perf_counter)
     return out
 
 
-def cpu_matmul() -> dict[str, float]:
-    """Seconds of 1024³ in float32, one thread, ours and numpy in turn."""
-    import numpy as np
-
-    from tilelang.target import Target
-
-    matmul, _ = examples()
-    n = 1024
-    a, b = (np.random.default_rng(i).standard_normal((n, n)).astype(np.float32) for i in (0, 1))
-    bias, out = np.zeros(n, np.float32), np.empty((n, n), np.float32)
-    with Target("llvm"):
-        kernel = matmul.matmul(n, n, n, "float32", bias=False, **matmul.blocks("llvm", "float32"))
-    error = float(np.abs(kernel(a, b, bias) - a @ b).max())
-    ours: list[float] = []
-    numpy: list[float] = []
-    for _ in range(6):
-        ours += times(lambda: kernel(a, b, bias), 0.5)
-        numpy += times(lambda: np.matmul(a, b, out=out), 0.5)
-    # The best of many: other load on the machine only ever adds.
-    return {"ours": min(ours), "numpy": min(numpy), "error": error}
-
-
 def lower_times(target: str) -> dict[str, float]:
     """Milliseconds of lower(), warm: the passes are imported, nothing else is kept. By the clock,
     and of the processor, which other load on the machine disturbs less."""
@@ -166,10 +145,11 @@ def cold_compile(target: str) -> dict[str, float]:
     from tilelang.target.detect import cuda_devices
 
     matmul, _ = examples()
-    dtype = "float32" if target == "llvm" else "float16"
+    on_cpu = target in CPU
+    dtype = "float32" if on_cpu else "float16"
     n = 256
     args: list[Any] = [np.zeros(s, dtype) for s in ((n, n), (n, n), n)]
-    arch = 0 if target == "llvm" else Target(target).arch
+    arch = 0 if on_cpu else Target(target).arch
     device = arch in {d.arch for d in cuda_devices()}  # a cubin runs on its own architecture only
     if device:
         import torch
@@ -179,7 +159,7 @@ def cold_compile(target: str) -> dict[str, float]:
     blocks = matmul.blocks(target, dtype)
     with Target(target):
         start, busy = time.perf_counter(), time.process_time()
-        if target == "llvm" or device:
+        if on_cpu or device:
             out = matmul.matmul(n, n, n, dtype, **blocks)(*args)
             if device:
                 out.cpu()
@@ -245,9 +225,15 @@ def import_time() -> dict[str, float]:
     }
 
 
+def cpu_gemm(which: str) -> dict[str, float]:
+    """See `gemm`."""
+    import gemm
+
+    return gemm.cpu_gemm("llvm", which)
+
+
 MEASUREMENTS: dict[str, Callable[..., dict[str, float]]] = {
-    f.__name__: f
-    for f in (cpu_matmul, lower_times, visits, cold_compile, call_overhead, import_time)
+    f.__name__: f for f in (cpu_gemm, lower_times, visits, cold_compile, call_overhead, import_time)
 }
 
 # ------------------------------------------------------------------------------ all of them
@@ -256,6 +242,8 @@ MEASUREMENTS: dict[str, Callable[..., dict[str, float]]] = {
 def bars() -> list[Bar]:
     """Every bar that this machine can measure; printed as they come."""
     sys.path.insert(0, str(ROOT))
+    import gemm
+
     from tilelang.target.detect import cuda_devices
 
     out: list[Bar] = []
@@ -264,12 +252,10 @@ def bars() -> list[Bar]:
         out.append(Bar(*args, **kw))
         print(out[-1].line(), flush=True)
 
-    m = fresh("cpu_matmul", **ONE_THREAD)
-    rate = f"ours {1e3 * m['ours']:.1f} ms, numpy {1e3 * m['numpy']:.1f} ms"
-    add("fp32 matmul 1024³, one thread", m["numpy"] / m["ours"], "x numpy", 0.7, False, rate)
+    gemm.bars(add, lambda which: fresh("cpu_gemm", which, **ONE_THREAD))
     for target in ("llvm", *CUDA):
         t = fresh("lower_times", target)
-        for name, limit in (("matmul", 80), ("attention", 200)):
+        for name, limit in (("matmul", 60), ("attention", 200)):
             note = f"processor {t[name + ' cpu']:.0f} ms"
             add(f"lower({name}) {target}", t[name], "ms", limit, note=note)
     for target in ("llvm", *CUDA):
@@ -279,7 +265,7 @@ def bars() -> list[Bar]:
         add(f"twice the program, {target}", v["doubled"], "x visits", 2.0)
     # A machine with a GPU has a faster processor, and NVRTC is most of that time.
     hopper = 0.7 if cuda_devices() else 1.6
-    for target, limit in zip(("llvm", *CUDA), (0.2, 1.2, hopper), strict=True):
+    for target, limit in zip((*CPU, *CUDA), (0.15, 0.35, 1.2, hopper), strict=True):
         t = repeated("cold_compile", target)
         note = f"processor {t['cpu']:.2f} s"
         add(f"cold compile of the matmul, {target}", t["seconds"], "s", limit, note=note)
