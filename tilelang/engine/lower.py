@@ -45,15 +45,17 @@ def lower(
     options: Options | None = None,
     observe: Observer | None = None,
 ) -> CompiledArtifact:
-    """Compiles one function. `observe(pass name, result)` sees what each pass gave."""
+    """Compiles one function. `observe(pass name, result)` sees what each pass gave. options: by
+    default those of the PassContext that is entered."""
     mod = func_or_mod
     params: tuple[KernelParam, ...] | None = None
     if isinstance(func_or_mod, PrimFunc):
-        params = None if runtime_only else extrac_params(func_or_mod)
-        mod = IRModule({func_or_mod.name: func_or_mod})
+        func = _by_symbol(func_or_mod)
+        params = None if runtime_only else extrac_params(func)
+        mod = IRModule({func.name: func})
     target = determine_target(target, return_object=True)
     host = canon_target_host(target, target_host)
-    ctx = PassContext(target, options if options is not None else Options())
+    ctx = PassContext(target, _entered_options() if options is None else options)
     observe = observer(observe)
 
     with session():
@@ -78,6 +80,17 @@ def lower(
             host_module.import_module(codegen_mod)
             artifact = replace(artifact, host_mod=host_module, rt_mod=host_module)
     return artifact
+
+
+def _by_symbol(func: PrimFunc) -> PrimFunc:
+    """The function by the name that it is to have outside: its attribute, or its own name."""
+    symbol = str(func.attrs.get("global_symbol", func.name))
+    return func if symbol == func.name else replace(func, name=symbol)
+
+
+def _entered_options() -> Options:
+    entered = PassContext.current()
+    return Options() if entered is None else entered.options
 
 
 def _call(program: HostProgram, target: Target) -> CallSpec:

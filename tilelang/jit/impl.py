@@ -64,7 +64,9 @@ class JITImpl:
         self.__doc__ = getattr(origin, "__doc__", None)
         self.__wrapped__ = origin
         self.signature: inspect.Signature | None = None
-        if callable(origin) and not isinstance(origin, PrimFunc):
+        if isinstance(origin, PrimFunc):
+            self.signature = _signature(origin)
+        elif callable(origin):
             self.signature = inspect.signature(origin)
         self._kernel_cache: dict[Any, JITKernel] = {}
         self._mode: str | None = "lazy" if lazy_jit else None
@@ -102,7 +104,7 @@ class JITImpl:
             if isinstance(self.func, (PrimFunc, PrimFuncCreater)):
                 self._mode = "lazy"
             elif not callable(self.func):
-                raise ValueError(f"Invalid function type: {type(self.func)}")
+                raise self._invalid()
             else:
                 self._mode = detect_mode(self.func)
             if self._mode == "eager":
@@ -113,6 +115,13 @@ class JITImpl:
                         code="TL0966",
                     )
         return self._mode
+
+    def _invalid(self) -> ArgumentValueError:
+        return ArgumentValueError(
+            f"Invalid function type: {type(self.func)}",
+            code="TL0972",
+            help="put @tilelang.jit above a function, or give it a PrimFunc",
+        )
 
     # ------------------------------------------------------------------------------ calling
 
@@ -133,7 +142,7 @@ class JITImpl:
             return self._call_eager(args, kwargs)
         if isinstance(self.func, PrimFuncCreater):
             return self._call_creator(args, kwargs)
-        if isinstance(self.func, PrimFunc) and args:
+        if isinstance(self.func, PrimFunc) and (args or kwargs):
             return self.compile()(*args, **kwargs)
         return self._kernel(args, kwargs)
 
@@ -152,7 +161,7 @@ class JITImpl:
             values: Any = (_frozen_strict(compile_time), tuple(consts.items()), _meta_key(metas))
         elif isinstance(self.func, PrimFuncCreater):
             values = _meta_key(self._creator_metas(args, kwargs))
-        elif self.signature is None:
+        elif isinstance(self.func, PrimFunc) or self.signature is None:
             values = ()
         else:
             bound = self.signature.bind(*args, **kwargs)
@@ -173,7 +182,7 @@ class JITImpl:
         if isinstance(func, PrimFunc):
             return func
         if not callable(func):
-            raise ValueError(f"Invalid function type: {type(func)}")
+            raise self._invalid()
         out = func(*args, **kwargs)
         if isinstance(out, PrimFuncCreater):
             out = out()
@@ -329,6 +338,12 @@ class JITImpl:
         kernel = self._kernel(args, kwargs)
         bound = self.signature.bind_partial(*args, **kwargs)
         return kernel(*bound.arguments.values())
+
+
+def _signature(func: PrimFunc) -> inspect.Signature:
+    """That of a call of the compiled function."""
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    return inspect.Signature([inspect.Parameter(p.name, kind) for p in func.params])
 
 
 class _Quick:

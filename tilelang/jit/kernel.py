@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tilelang.config import Options
 from tilelang.engine import CompiledArtifact, KernelParam, lower
 from tilelang.errors import ArgumentTypeError, ArgumentValueError, InternalError
+from tilelang.transform import PassContext
 
 from .adapter import adapter_class
 
@@ -67,10 +68,12 @@ class JITKernel:
             if self.prim_func is None:
                 raise InternalError("a kernel needs a function or an artifact")
             packed = adapter.needs_host_code
-            artifact = lower(
-                self.prim_func, self.target, self.target_host,
-                enable_host_codegen=packed, enable_device_compile=packed, options=self.options,
-            )  # fmt: skip
+            context = PassContext(self.target, self.options, opt_level=3, config=self.pass_configs)
+            with context, self.target:
+                artifact = lower(
+                    self.prim_func, self.target, self.target_host,
+                    enable_host_codegen=packed, enable_device_compile=packed,
+                )  # fmt: skip
         self.params: list[KernelParam] = list(artifact.params or ())
         self.adapter = adapter(
             self.params, self.out_idx, self.target, self.prim_func, artifact,

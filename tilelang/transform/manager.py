@@ -4,15 +4,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any
 
-from tilelang.config import env
+from tilelang.config import Options, env
+from tilelang.errors import CompatWarning
+from tilelang.target import Target, determine_target
 
-if TYPE_CHECKING:
-    from tilelang.config import Options
-    from tilelang.target import Target
+_OPT_LEVEL = 3
+_entered: ContextVar[tuple[PassContext, ...]] = ContextVar("tilelang_pass_contexts", default=())
+
+
+def _current_target() -> Target:
+    found: Target = determine_target(return_object=True)
+    return found
 
 
 @dataclass
@@ -20,13 +28,43 @@ class PassContext:
     """What every pass may ask: target and options; and where it leaves notes for `show("why")`.
 
     assumptions: conditions on the call's arguments that hold for the version being compiled.
+
+    `with PassContext(opt_level=3, config=pass_configs):` makes it the one that `lower` follows.
+    config: `pass_configs`, as users write them; they count where `options` are the defaults.
     """
 
-    target: Target
-    options: Options
+    target: Target = field(default_factory=_current_target)
+    options: Options = field(default_factory=Options)
     assumptions: tuple[Any, ...] = ()
     notes: list[str] = field(default_factory=list)
     timings: dict[str, float] = field(default_factory=dict)
+    _: KW_ONLY
+    opt_level: int = _OPT_LEVEL
+    config: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.config and self.options == Options():
+            self.options = Options.from_pass_configs(self.config)
+        if self.opt_level != _OPT_LEVEL:
+            warnings.warn(
+                f"PassContext: opt_level={self.opt_level} is accepted but has no effect: passes"
+                " are left out by pass_configs only",
+                CompatWarning,
+                stacklevel=3,
+            )
+
+    @staticmethod
+    def current() -> PassContext | None:
+        """That of the innermost `with`, or None."""
+        stack = _entered.get()
+        return stack[-1] if stack else None
+
+    def __enter__(self) -> PassContext:
+        _entered.set((*_entered.get(), self))
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        _entered.set(_entered.get()[:-1])
 
     def note(self, text: str) -> None:
         self.notes.append(text)
