@@ -40,6 +40,7 @@ __all__ = [
     "ErrorCode",
     "InternalError",
     "LanguageError",
+    "LanguageValueError",
     "LayoutError",
     "Note",
     "OptionError",
@@ -290,6 +291,10 @@ class LanguageError(TileError, RuntimeError):
     """The kernel uses Python that has no meaning at the level of tiles."""
 
     family = "TL01"
+
+
+class LanguageValueError(LanguageError, ValueError):
+    """Python that has a meaning, with a value that has none."""
 
 
 class TypeMismatchError(TileError, TypeError):

@@ -340,7 +340,7 @@ CASES = [
     ),
     Case("macro_return", "early(n) #!!", LanguageError, "`return` inside"),
     Case("macro_recursion", "endless(n) #!!", LanguageError, "calls itself without an end"),
-    Case("macro_reference", "by_reference(n + 1) #!", TypeMismatchError, "pass it by reference"),
+    Case("macro_reference", "by_reference(n + 1) #!", LanguageError, "pass as reference"),
     Case("macro_arguments", "endless() #!", TypeMismatchError, "missing a required argument"),
     Case("const_in_lazy", "M = T.const('M') #!", LanguageError, "eager"),
     Case("empty_in_lazy", "M = T.empty((4,), 'float32') #!", LanguageError, "eager"),

@@ -22,6 +22,7 @@ message of the assertion that failed.
 from __future__ import annotations
 
 import functools
+import re
 from typing import TYPE_CHECKING, Any
 
 from tilelang.errors import InternalError
@@ -113,7 +114,8 @@ def c_source(kernels: Sequence[Kernel], target: Target, options: Options) -> str
     module = CModule()
     with session():
         bodies = [CPrinter(module, k, options.line_directives).kernel() for k in kernels]
-    return "\n".join([_TYPES, *module.parts(), *bodies])
+    texts = dict.fromkeys(str(k.attrs["prelude"]) for k in kernels if k.attrs.get("prelude"))
+    return "\n".join([_TYPES, *texts, *module.parts(), *bodies])
 
 
 class _Defined(Wrapping):
@@ -312,9 +314,12 @@ class CPrinter(CMemory):
         name = e.args[0]
         if type(name) is not StringImm:
             raise InternalError(f"call_extern of {name}")
-        types = ["const char*" if type(a) is StringImm else self.ctype(a.dtype) for a in e.args[1:]]
-        result = "void" if e.dtype.is_handle else self.ctype(e.dtype)
-        self.module.declare(name.value, result, types or ["void"])
+        if not re.search(rf"\b{name.value}\b", self._kernel.attrs.get("prelude") or ""):
+            types = [
+                "const char*" if type(a) is StringImm else self.ctype(a.dtype) for a in e.args[1:]
+            ]
+            result = "void" if e.dtype.is_handle else self.ctype(e.dtype)
+            self.module.declare(name.value, result, types or ["void"])
         return f"{name.value}({', '.join(self.expr(a) for a in e.args[1:])})"
 
     def _i_print(self, e: Call) -> str:

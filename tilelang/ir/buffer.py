@@ -30,6 +30,15 @@ class Scope:
     REDUCER = "local.reducer"
 
 
+class ScopeName(str):
+    """The scope of a buffer. Programs written for TVM's buffers call it."""
+
+    __slots__ = ()
+
+    def __call__(self) -> str:
+        return self
+
+
 class Buffer:
     """A named, typed piece of memory.
 
@@ -53,7 +62,7 @@ class Buffer:
         self.name = name
         self.shape: tuple[Expr, ...] = tuple(as_expr(s) for s in shape)
         self.dtype = DType(dtype)
-        self.scope = scope
+        self.scope = ScopeName(scope)
         self.strides: tuple[Expr, ...] | None = (
             None if strides is None else tuple(as_expr(s) for s in strides)
         )

@@ -165,6 +165,7 @@ from .math import (
     truncmod,
 )
 from .ops import GemmWarpPolicy, clear, copy, fill, gemm, transpose
+from .persistent import PersistentTileScheduler
 from .reduce import (
     reduce,
     reduce_absmax,
@@ -236,7 +237,16 @@ from .threads import (
 from .unsupported import UNSUPPORTED as _UNSUPPORTED
 from .unsupported import refusal as _refusal
 from .unsupported import unknown as _unknown
-from .views import access_ptr, address_of, call_extern, evaluate, make_tensor, reshape, view
+from .views import (
+    access_ptr,
+    address_of,
+    call_extern,
+    evaluate,
+    make_tensor,
+    make_tensor_from_addr,
+    reshape,
+    view,
+)
 
 Serial, Unroll = serial, unroll
 dtype = DType
@@ -276,6 +286,7 @@ __all__ = [
     "Macro",
     "Parallel",
     "Persistent",
+    "PersistentTileScheduler",
     "Pipelined",
     "PrimFuncCreater",
     "Ramp",
@@ -412,6 +423,7 @@ __all__ = [
     "loop_break",
     "macro",
     "make_tensor",
+    "make_tensor_from_addr",
     "max",
     "max2",
     "max_value",

@@ -12,11 +12,12 @@ from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import Any
 
-from tilelang.errors import LanguageError, TypeMismatchError
+from tilelang.errors import LanguageError, LanguageValueError, TypeMismatchError
 from tilelang.ir import Buffer, Expr, Load, Region, as_expr
 
 from .capture import note_source
 from .execute import execute
+from .params import reference_annotation
 from .protocol import Protocol
 from .trace import Region as Place
 from .trace import Trace, current
@@ -44,7 +45,11 @@ class Macro:
         self.outer = outer
         note_source(fn)
         self.signature = inspect.signature(fn)
-        self.by_reference = frozenset(n for n, a in fn.__annotations__.items() if _is_reference(a))
+        self.by_reference = frozenset(
+            n
+            for n, a in fn.__annotations__.items()
+            if _is_reference(reference_annotation(fn, outer, a))
+        )
 
     def __get__(self, owner: Any, kind: Any = None) -> Any:
         return self if owner is None else functools.partial(self, owner)
@@ -93,8 +98,6 @@ class Macro:
 
 
 def _is_reference(annotation: Any) -> bool:
-    if isinstance(annotation, str):
-        return annotation.rsplit(".", 1)[-1] in ("Ref", "Var")
     return isinstance(annotation, type) and issubclass(annotation, Ref)
 
 
@@ -112,11 +115,11 @@ def _reference(t: Trace, name: str, value: Any) -> Any:
     if isinstance(value, Buffer):
         return value
     raise t.error(
-        f"to pass it by reference, argument `{name}` must be a T.alloc_var, a buffer element or a "
+        f"to pass as reference, argument `{name}` must be a T.alloc_var, a buffer element or a "
         f"region, got {value!r}",
         "TL0162",
         "pass e.g. A[i], or drop the T.Ref annotation",
-        TypeMismatchError,
+        LanguageValueError,
     )
 
 

@@ -22,12 +22,7 @@ def annotations_of(
     """Annotations of the parameters, texts evaluated with the function's globals, closure and
     `outer`.
     """
-    closure = {
-        n: c.cell_contents
-        for n, c in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True)
-        if _filled(c)
-    }
-    scope = {**(outer or {}), **closure}
+    scope = _enclosing(fn, outer)
     out = {}
     for name, a in fn.__annotations__.items():
         if name == "return":
@@ -37,6 +32,26 @@ def annotations_of(
             a = a()
         out[name] = a
     return out
+
+
+def reference_annotation(
+    fn: types.FunctionType, outer: Mapping[str, Any] | None, annotation: Any
+) -> Any:
+    """The annotation of a macro's parameter, where it may be a mark: a name given as text is looked
+    up, any other text is documentation."""
+    if isinstance(annotation, str) and all(n.isidentifier() for n in annotation.split(".")):
+        return _evaluated(annotation, fn.__globals__, _enclosing(fn, outer))
+    return annotation
+
+
+def _enclosing(fn: types.FunctionType, outer: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The names that the functions around `fn` know."""
+    closure = {
+        n: c.cell_contents
+        for n, c in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True)
+        if _filled(c)
+    }
+    return {**(outer or {}), **closure}
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilelang.errors import OptionError, ShapeError, TypeMismatchError
+from tilelang.errors import OptionError, ScopeError, ShapeError, TypeMismatchError
 from tilelang.ir import (
     Alloc,
     Buffer,
@@ -114,6 +114,24 @@ def make_tensor(ptr: Any, shape: Any, dtype: Any = "float32", strides: Any = Non
     )
     t.emit(Alloc(buffer, {}, buffer.span))
     return buffer
+
+
+def make_tensor_from_addr(
+    addr: Any,
+    shape: Any,
+    dtype: Any = "float32",
+    strides: Any = None,
+    storage_scope: str = Scope.GLOBAL,
+) -> Buffer:
+    """`T.make_tensor` by another name. storage_scope: an address is one of global memory."""
+    if storage_scope != Scope.GLOBAL:
+        raise current("T.make_tensor_from_addr").error(
+            f"T.make_tensor_from_addr: storage_scope is {storage_scope!r}",
+            "TL0406",
+            "an address is one of global memory; use T.view for shared memory and registers",
+            ScopeError,
+        )
+    return make_tensor(addr, shape, dtype, strides)
 
 
 def address_of(element: Any) -> Expr:
