@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reductions on a CPU.
 
-In: a `Reduce` whose tiles are plain row-major arrays. Out: over the last dimension, a vector of
-partial results that walks the row, then a fold of its lanes; over another one, whole rows folded
-into a row:
+In: a `Reduce` whose tiles are plain row-major arrays. Out: over the last dimension, a loop whose
+order is free, which `vectorize_loops` turns into several vectors of partial results; over another
+one, whole rows folded into a row:
 
-    for i: acc[0:16] = neutral                              for j: acc[j] = neutral
-           for jo: acc[l] = acc[l] + src[i, jo * 16 + l]    for r, j: acc[j] = acc[j] + src[r, j]
-           dst[i] = acc[0] + acc[1] + …                     for j: dst[j] = acc[j]
+    for i: acc[0] = neutral                                 for j: acc[j] = neutral
+           for r: acc[0] = acc[0] + src[i, r]               for r, j: acc[j] = acc[j] + src[r, j]
+           dst[i] = acc[0]                                  for j: dst[j] = acc[j]
 """
 
 from __future__ import annotations
@@ -37,12 +37,11 @@ def _emit(op: Reduce, ctx: LowerContext, b: Builder) -> None:
     row = op.src.extents[-1]
     fits = type(row) is Const and 0 < row.value <= _MAX_ROW
     if last:
-        lanes = max(ctx.target.vector_bits // op.acc_dtype.bits, 1)
-        emit_loops(b, op.kept, lambda at: _fold_row(op, b, at, lanes), kind="serial")
+        emit_loops(b, op.kept, lambda at: _fold_row(op, b, at), kind="serial")
     elif fits:
         emit_loops(b, op.kept[:-1], lambda at: _fold_rows(op, b, at, row), kind="serial")
     else:
-        emit_loops(b, op.kept, lambda at: _fold_row(op, b, at, 1), kind="serial")
+        emit_loops(b, op.kept, lambda at: _fold_row(op, b, at), kind="serial")
 
 
 def _source(op: Reduce, at: tuple[Expr, ...], r: Expr) -> Expr:
@@ -71,27 +70,13 @@ def _step(op: Reduce, b: Builder, acc: Buffer, i: Expr, x: Expr) -> None:
     b.store(acc, (i,), combine(op.kind, Load(acc, (i,)), x, op.nan_propagate))
 
 
-def _fold_row(op: Reduce, b: Builder, at: tuple[Expr, ...], lanes: int) -> None:
-    """One result; `lanes` partial results, if the row is long enough."""
-    n = op.src.extents[op.axis]
-    lanes = min(lanes, n.value) if type(n) is Const else lanes
-    acc = b.alloc("acc", (max(lanes, 1),), op.acc_dtype)
-    zero = const(0)
+def _fold_row(op: Reduce, b: Builder, at: tuple[Expr, ...]) -> None:
+    """One result."""
+    acc, zero = b.alloc("acc", (1,), op.acc_dtype), const(0)
     b.store(acc, (zero,), _start(op, at))
-    if lanes > 1:
-        with b.for_("l", lanes - 1, kind="vectorized") as lane:
-            b.store(acc, (lane + 1,), identity(op.kind, op.acc_dtype))
-    with b.for_("ro", n // max(lanes, 1)) as ro, b.for_("l", lanes, kind="vectorized") as lane:
-        _step(op, b, acc, lane, _source(op, at, ro * lanes + lane))
-    rest = n % max(lanes, 1)
-    with b.for_("l", rest) as lane:
-        _step(op, b, acc, lane, _source(op, at, n - rest + lane))
-    width = lanes
-    while width > 1:  # fold the upper lanes onto the lower ones
-        half = (width + 1) // 2
-        with b.for_("l", width - half, kind="vectorized") as lane:
-            _step(op, b, acc, lane, Load(acc, (lane + half,)))
-        width = half
+    n = op.src.extents[op.axis]
+    with b.for_("r", n, kind="vectorized", reassociate=True) as r:
+        _step(op, b, acc, zero, _source(op, at, r))
     b.store(op.dst.buffer, _place(op, at), cast(Load(acc, (zero,)), op.dst.dtype))
 
 

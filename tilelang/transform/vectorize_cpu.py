@@ -20,8 +20,13 @@ from typing import Any
 
 from tilelang.arith import Facts
 from tilelang.ir import (
+    GT,
     INTRINSICS,
+    LT,
     Add,
+    BitAnd,
+    BitOr,
+    BitXor,
     Broadcast,
     Buffer,
     Builder,
@@ -59,6 +64,8 @@ from .manager import PassContext
 _STRAIGHT_LINE = 4  # vectors that are written out instead of looped over
 _MOST_SPLITS = 4
 _PARTIALS = 4  # independent accumulators hide the latency of an addition (4 cycles on current CPUs)
+_FOLDS = (Add, Min, Max, BitAnd, BitOr, BitXor)
+_SHORT = {"abs", "max_nan", "min_nan", "fma", "sqrt", "reinterpret"}  # calls of few instructions
 _NO_VECTOR_FORM = {"address_of", "make_vector", "extract_lane"}
 
 
@@ -112,7 +119,8 @@ def _widest(stmts: list[Stmt]) -> int:
 
 @dataclass(frozen=True)
 class _Reduction:
-    """`target = combine(target, term)` in every lane. op: Add, Min, Max or an intrinsic's name."""
+    """`target = combine(target, term)` in every lane. op: a class of expressions or an intrinsic's
+    name."""
 
     store: Store
     op: Any
@@ -122,6 +130,14 @@ class _Reduction:
         if isinstance(self.op, str):
             return call(self.op, [a, b], a.dtype)
         return self.op(a, b)
+
+    def combine_number(self, a: Expr, b: Expr) -> Expr:
+        """The same where `a` is no NaN and either sign of a zero will do: one instruction for a
+        minimum or maximum, which takes three where both may be NaN."""
+        better = {Max: GT, Min: LT}.get(self.op)
+        if better is None or not a.dtype.is_float or a.dtype.bits < 32:
+            return self.combine(a, b)
+        return Select(better(b, a), b, a)
 
 
 def _reductions(
@@ -145,7 +161,7 @@ def _reduction(s: Stmt) -> _Reduction | None:
     if type(s) is not Store:
         return None
     e = s.value
-    if type(e) in (Add, Min, Max):
+    if type(e) in _FOLDS:
         op, parts = type(e), (e.a, e.b)  # type: ignore[attr-defined]
     elif type(e) is Call and e.op in ("max_nan", "min_nan"):
         op, parts = e.op, (e.args[0], e.args[1])  # type: ignore[assignment]
@@ -242,9 +258,12 @@ class _Strip:
         self.b.emit(after)
 
     def parts(self, stmts: list[Stmt], n: int | None) -> int:
-        """How many vectors of partial results each reduction has."""
-        long_enough = n is None or n >= _PARTIALS * self.lanes
-        return _PARTIALS if long_enough and all(s in self.reductions for s in stmts) else 1
+        """How many vectors of partial results each reduction has: what takes long to compute hides
+        the latency of adding it by itself."""
+        if not self.reductions or not (n is None or n >= _PARTIALS * self.lanes):
+            return 1
+        calls = {x.op for s in stmts for x in walk(s) if type(x) is Call}
+        return _PARTIALS if len(stmts) <= _PARTIALS and calls <= _SHORT else 1
 
     def constant(self, stmts: list[Stmt], inside: Any, lo: Expr, n: int) -> None:
         at = 0
@@ -297,7 +316,7 @@ class _Strip:
             if partial is not None:
                 term = writer.wide(substitute(self.reductions[s].term, {self.var: writer.point}))
                 at = _span(width, part * self.lanes)
-                value = self.reductions[s].combine(Load(partial, (at,)), term)
+                value = self.reductions[s].combine_number(Load(partial, (at,)), term)
                 self.b.emit(Store(partial, (at,), value, s.span))
             else:
                 writer.stmt(substitute(s, {self.var: writer.point}))
@@ -325,7 +344,8 @@ class _Strip:
         """target = combine(target, all partial results)."""
         whole: Expr = Load(partial, (_span(self.lanes),))
         for p in range(1, parts):
-            whole = r.combine(whole, Load(partial, (_span(self.lanes, p * self.lanes),)))
+            upper = Load(partial, (_span(self.lanes, p * self.lanes),))
+            whole = r.combine_number(whole, upper)
         zero = {self.var: const(0, self.var.dtype)}  # the target is the same in all lanes
         indices = tuple(substitute(i, zero) for i in r.store.indices)
         target = Load(r.store.buffer, indices)
@@ -334,10 +354,13 @@ class _Strip:
             value = r.combine(target, call(name, [whole], partial.dtype))
             b.emit(Store(r.store.buffer, indices, value, r.store.span))
             return
-        b.emit(Store(partial, (_span(self.lanes),), whole))
-        with b.for_("l", self.lanes) as lane:
-            value = r.combine(target, Load(partial, (lane,)))
-            b.emit(Store(r.store.buffer, indices, value, r.store.span))
+        width = self.lanes
+        while width > 1:  # fold the upper half onto the lower one
+            b.emit(Store(partial, (_span(width),), whole))
+            width //= 2
+            upper = Load(partial, (_span(width, width),))
+            whole = r.combine(Load(partial, (_span(width),)), upper)
+        b.emit(Store(r.store.buffer, indices, r.combine(target, whole), r.store.span))
 
 
 _HORIZONTAL: dict[Any, str] = {Add: "reduce_lanes_add", Max: "reduce_lanes_max"}
@@ -356,8 +379,10 @@ def _again(moved: dict[Stmt, _Reduction]) -> dict[Stmt, _Reduction]:
 
 def _identity(op: Any, dtype: DType) -> Expr:
     """What changes nothing when combined."""
-    if op is Add:
+    if op in (Add, BitOr, BitXor):
         return const(0, dtype)
+    if op is BitAnd:
+        return const(True if dtype.is_bool else -1, dtype)
     low = op is Max or op == "max_nan"
     if dtype.is_float:
         return const(float("-inf") if low else float("inf"), dtype)
@@ -367,7 +392,7 @@ def _identity(op: Any, dtype: DType) -> Expr:
 
 
 def _span(lanes: int, first: int = 0) -> Expr:
-    return Ramp(const(first), const(1), lanes)
+    return const(first) if lanes == 1 else Ramp(const(first), const(1), lanes)
 
 
 # ---------------------------------------------------------------------------- vectors
