@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from tilelang.config import Options
-from tilelang.ir import Buffer, Const, Launch, PrimFunc, Stmt, Var, const
+from tilelang.ir import Buffer, Const, Launch, PrimFunc, Stmt, Var, const, own_copy
 from tilelang.target import Target
-from tilelang.transform import PIPELINE, PassContext, reinterned, run_passes
+from tilelang.transform import PIPELINE, PassContext, run_passes
 
 # What the dynamic sizes of the zoo's kernels are here.
 SIZES = {"M": 33, "N": 40, "K": 37}
@@ -55,5 +55,5 @@ def stages(func: PrimFunc, target: str) -> dict[str, Any]:
     """The function after each pass that gives it another form."""
     seen: dict[str, Any] = {}
     ctx = PassContext(Target(target), Options())
-    run_passes(reinterned(func), ctx, PIPELINE, lambda name, f: seen.update({name: f}))
+    run_passes(own_copy(func), ctx, PIPELINE, lambda name, f: seen.update({name: f}))
     return {name: f for name, f in seen.items() if name in STAGES}

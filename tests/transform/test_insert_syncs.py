@@ -15,10 +15,10 @@ import pytest
 import tilelang
 import tilelang.language as T
 from tilelang.config import Options
-from tilelang.ir import Call, If, PrimFunc, While, session, walk
+from tilelang.ir import Call, If, PrimFunc, While, own_copy, session, walk
 from tilelang.ir.intrinsics import TABLE
 from tilelang.target import Target
-from tilelang.transform import PIPELINE, PassContext, reinterned, run_passes
+from tilelang.transform import PIPELINE, PassContext, run_passes
 
 AMPERE = "cuda-sim -arch=sm_80"
 
@@ -27,7 +27,7 @@ def barriers(func: PrimFunc) -> tuple[int, int]:
     """How many barriers there are, and how many of them under a condition."""
     context = PassContext(Target(AMPERE), Options())
     with session():
-        out = run_passes(reinterned(func), context, PIPELINE, stop_after="insert_syncs")
+        out = run_passes(own_copy(func), context, PIPELINE, stop_after="insert_syncs")
 
         def count(n: Any) -> int:
             return sum(x.op == "sync_threads" for x in walk(n) if type(x) is Call)

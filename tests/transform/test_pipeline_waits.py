@@ -20,11 +20,11 @@ import tilelang.language as T
 from tilelang.config import Options
 from tilelang.errors import OptionError
 from tilelang.interp import tile
-from tilelang.ir import Builder, PrimFunc, session
+from tilelang.ir import Builder, PrimFunc, own_copy, session
 from tilelang.target import Target
 from tilelang.testing import kernels as zoo
 from tilelang.testing.golden import check_golden
-from tilelang.transform import PIPELINE, PassContext, reinterned, run_passes, warp_roles
+from tilelang.transform import PIPELINE, PassContext, run_passes, warp_roles
 from tilelang.transform.ring import Item, Ring
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "pipeline"
@@ -143,7 +143,7 @@ def skeleton(text: str) -> str:
 def scheduled(func: PrimFunc, target: str) -> str:
     context = PassContext(Target(target), Options())
     with session():
-        out = run_passes(reinterned(func), context, PIPELINE, stop_after="insert_syncs")
+        out = run_passes(own_copy(func), context, PIPELINE, stop_after="insert_syncs")
         return skeleton(out.script())
 
 

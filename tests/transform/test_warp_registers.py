@@ -12,9 +12,9 @@ import tilelang
 import tilelang.language as T
 from tilelang.config import Options
 from tilelang.errors import OptionError
-from tilelang.ir import PrimFunc, Role, session, walk
+from tilelang.ir import PrimFunc, Role, own_copy, session, walk
 from tilelang.target import Target
-from tilelang.transform import PIPELINE, PassContext, reinterned, run_passes
+from tilelang.transform import PIPELINE, PassContext, run_passes
 
 HOPPER = "cuda-sim -arch=sm_90a"
 
@@ -51,7 +51,7 @@ def roles(func: PrimFunc) -> list[tuple[int, int | None]]:
     """(threads, registers) of the producer and the consumers."""
     context = PassContext(Target(HOPPER), Options())
     with session():
-        out = run_passes(reinterned(func), context, PIPELINE, stop_after="specialize_warps")
+        out = run_passes(own_copy(func), context, PIPELINE, stop_after="specialize_warps")
         found = [x for x in walk(out.body) if type(x) is Role]
         return [(r.threads, r.annotations.get("registers")) for r in found]
 

@@ -7,17 +7,16 @@ with a packed entry that calls them.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from tilelang.config import Options
 from tilelang.errors import InternalError
-from tilelang.ir import HostProgram, IRModule, PrimFunc, session
+from tilelang.ir import HostProgram, IRModule, PrimFunc, own_copy, session
 from tilelang.runtime.launch import CallSpec, call_spec
 from tilelang.target import Target, canon_target_host, determine_target
-from tilelang.transform import PIPELINE, PassContext, reinterned, run_passes
+from tilelang.transform import PIPELINE, PassContext, run_passes
 
 from .artifact import CompiledArtifact, DeviceModule, HostModule, KernelParam, params_of
 from .backends import BACKENDS, compile_llvm
@@ -28,10 +27,6 @@ __all__ = [
     "Filter", "LowerAndLegalize", "OptimizeForTarget", "PreLowerSemanticCheck", "device_codegen",
     "device_codegen_without_compile", "extrac_params", "host_codegen", "lower",
 ]  # fmt: skip
-
-# The passes of two compilations never overlap: one may be of the same function, whose buffers they
-# would share. They are Python, so nothing is lost; the compilers after them run side by side.
-_passes_lock = threading.RLock()
 
 
 def lower(
@@ -59,11 +54,10 @@ def lower(
     observe = observer(observe)
 
     with session():
-        with _passes_lock:
-            mod = _map(mod, reinterned)
-            mod = PreLowerSemanticCheck(mod, ctx, observe)
-            mod = LowerAndLegalize(mod, ctx, observe)
-            mod = OptimizeForTarget(mod, ctx, observe)
+        mod = _map(mod, own_copy)
+        mod = PreLowerSemanticCheck(mod, ctx, observe)
+        mod = LowerAndLegalize(mod, ctx, observe)
+        mod = OptimizeForTarget(mod, ctx, observe)
         program = _program(mod)
         print_times(program.name, ctx.timings)
         host_mod = Filter(mod, _has_host_part, target)

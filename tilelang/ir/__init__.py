@@ -81,6 +81,7 @@ from .func import HostProgram, IRModule, Kernel, PrimFunc, TensorMap
 from .intrinsics import TABLE as INTRINSICS
 from .intrinsics import Intrinsic
 from .node import Node, fresh_session, in_session, node, session
+from .own import own_copy
 from .printer import expr_text, func_text, stmt_text
 from .stmt import (
     Alloc,
@@ -227,6 +228,7 @@ __all__ = [
     "minimum",
     "neg",
     "node",
+    "own_copy",
     "promote",
     "read",
     "rebuild",

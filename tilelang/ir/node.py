@@ -78,6 +78,9 @@ class Node:
     __match_args__: ClassVar[tuple[str, ...]] = ()
     fields: ClassVar[tuple[str, ...]] = ()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), tuple(getattr(self, f) for f in self.fields)
+
     @property
     def children(self) -> tuple[Any, ...]:
         return ()

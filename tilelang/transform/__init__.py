@@ -10,16 +10,15 @@ In: a `PrimFunc` at TILE stage. Out: a `HostProgram` of `Kernel`s at DEVICE stag
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
 from tilelang.errors import InternalError
-from tilelang.ir import Buffer, HostProgram, PrimFunc, buffers_used, reintern, session
+from tilelang.ir import HostProgram, PrimFunc, own_copy, session
 
 from .manager import Pass, PassContext, run_passes
 
-__all__ = ["PIPELINE", "Pass", "PassContext", "lower_to_program", "reinterned", "run_passes"]
+__all__ = ["PIPELINE", "Pass", "PassContext", "lower_to_program", "run_passes"]
 
 
 def _on_cuda(ctx: PassContext) -> bool:
@@ -73,25 +72,12 @@ PIPELINE: tuple[Pass, ...] = (
 )
 
 
-def reinterned(func: PrimFunc) -> PrimFunc:
-    """The function with all its expressions interned in the current session.
-
-    Buffers keep their identity; the expressions of their shapes are replaced by equal ones.
-    """
-    body = reintern(func.body)
-    buffers = [p for p in func.params if isinstance(p, Buffer)]
-    for b in dict.fromkeys((*buffers, *buffers_used(body))):
-        b.shape = tuple(reintern(s) for s in b.shape)
-        b.strides = None if b.strides is None else tuple(reintern(s) for s in b.strides)
-    return replace(func, body=body)
-
-
 def lower_to_program(
     func: PrimFunc, ctx: PassContext, observe: Callable[[str, Any], None] | None = None
 ) -> HostProgram:
     """Runs the whole PIPELINE; `observe(pass name, result)` sees what each pass gave."""
     with session():
-        out: Any = run_passes(reinterned(func), ctx, PIPELINE, observe)
+        out: Any = run_passes(own_copy(func), ctx, PIPELINE, observe)
         if not isinstance(out, HostProgram):
             raise InternalError(f"the pipeline of {func.name} did not end in a HostProgram")
         return out
