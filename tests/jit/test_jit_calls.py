@@ -136,7 +136,7 @@ def test_arguments_by_name() -> None:
     np.testing.assert_array_equal(c, a + b)
     with pytest.raises(ArgumentValueError, match=r"expected 3 arguments \(A, B, C\), got 2"):
         kernel(A=a, C=c)
-    with pytest.raises(TypeError, match=r"add\(\) got an unexpected keyword argument 'D'"):
+    with pytest.raises(TypeError, match="kernel add: there is no parameter D"):
         kernel(a, b, D=c)
     made = lazy_add(8, 8)
     np.testing.assert_array_equal(made(B=b, A=a), a + b)

@@ -48,10 +48,10 @@ class Recorded:
 
     def __init__(self, func: PrimFunc) -> None:
         artifact: CompiledArtifact = lower(func, LLVM)
-        module = native_module(artifact, LLVM)
-        assert module is not None
-        assert native_module(artifact, LLVM) is module
         kernels = artifact.codegen_mod
+        module = native_module(None, artifact.host_mod, kernels, LLVM)
+        assert module is not None
+        assert native_module(module, None, kernels, LLVM) is module
         from tilelang.engine.backends import compile_llvm
 
         kernels.binary = compile_llvm(kernels.source, LLVM)

@@ -45,8 +45,8 @@ def test_arguments_by_name() -> None:
     kernel, a = scale(), torch.rand(4, 6)
     assert torch.equal(kernel(a, s=2.0), a[:, ::2] * 2)
     assert torch.equal(kernel(s=2.0, A=a), a[:, ::2] * 2)
-    for named in ({"A": a}, {"D": a}):
-        with pytest.raises(TypeError, match="no parameter is left to be named"):
+    for named, text in (({"A": a}, "A is given by position and by"), ({"D": a}, "no parameter D")):
+        with pytest.raises(TypeError, match=text):
             kernel(a, 2.0, **named)
 
 

@@ -230,7 +230,8 @@ def _artifact_of(files: dict[str, bytes], target: Target, target_host: Target) -
     kind = str(row["kind"])
     source = files[f"device_kernel{_SOURCE_SUFFIX[kind]}"].decode()
     binary = files.get(f"device_kernel{_BINARY_SUFFIX[kind]}")
-    device = DeviceModule(kind, source, str(row["arch"]), binary, str(row["log"]))
+    call = CallSpec.from_json(facts["call"])
+    device = DeviceModule(kind, source, str(row["arch"]), binary, str(row["log"]), call)
     host = None
     if "host" in facts:
         form = str(facts["host"]["form"])
@@ -240,5 +241,5 @@ def _artifact_of(files: dict[str, bytes], target: Target, target_host: Target) -
         host.import_module(device)
     return CompiledArtifact(
         host, None, tuple(KernelParam.from_json(p) for p in facts["params"]), source, host, target,
-        target_host, CallSpec.from_json(facts["call"]), device, list(facts["notes"]),
+        target_host, call, device, list(facts["notes"]),
     )  # fmt: skip

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HostProgram -> a CPython function (METH_FASTCALL) in LLVM IR: the quick way for torch tensors.
+"""HostProgram -> a CPython function (METH_FASTCALL | METH_KEYWORDS) in LLVM IR: the quick way for
+torch tensors.
 
 In: a `HostProgram` and its target. Out: a module with `tl_python_<name>`, which reads torch tensors
 through torch's own C interface (the DLPack exchange API), checks them as the packed entry does, and
@@ -59,7 +60,7 @@ def host_python(program: HostProgram, target: Target, kernels: str = "") -> str:
 class _SlowArguments(Arguments):
     """Arguments whose every failure hands the call to Python."""
 
-    slow: tuple[Value, Value]
+    slow: tuple[Value, Value, Value]
 
     def fail_if(
         self, cond: Value, handler: str, args: list[Value], recoverable: bool = False
@@ -116,14 +117,16 @@ class _Entry:
                 types = tuple(argument_type(a) for a in kernel.args)
                 w.extern(kernel.name, Externs("ptr", (*types, "i64", "i64")))
         self._slow()
-        params = [("self", "ptr"), ("objects", "ptr"), ("count", "i64")]
-        with w.function(self.name, params, returns="ptr", export=True) as (_, objects, count):
+        params = [("self", "ptr"), ("objects", "ptr"), ("count", "i64"), ("names", "ptr")]
+        with w.function(self.name, params, returns="ptr", export=True) as given:
+            _, objects, count, names = given
             a = _SlowArguments(
                 w, self.program.name, self.program.params, self.program.outputs, on_cuda=on_cuda,
                 align=needed_alignment(self.program, self.target), failures=set(),
             )  # fmt: skip
-            a.slow = (objects, count)
+            a.slow = (objects, count, names)
             wrong = w.compare("ne", count, w.number(len(self.program.params)))
+            wrong = w.op("or", wrong, w.compare("ne", names, NULL))
             a.fail_if(wrong, "", [])
             values = self._convert(a, objects)
             a.may_allocate = False
@@ -149,11 +152,11 @@ class _Entry:
 
     def _slow(self) -> None:
         w = self.w
-        params = [("objects", "ptr"), ("count", "i64")]
-        with w.function("tl_slow", params, returns="ptr", cold=True) as (objects, count):
+        params = [("objects", "ptr"), ("count", "i64"), ("names", "ptr")]
+        with w.function("tl_slow", params, returns="ptr", cold=True) as (objects, count, names):
             w.call("PyErr_Clear", [])
             slow = w.load("ptr", self.state, PYTHON_STATE["slow"])
-            w.ret(w.call("PyObject_Vectorcall", [slow, objects, count, NULL]))
+            w.ret(w.call("PyObject_Vectorcall", [slow, objects, count, names]))
 
     def _convert(self, a: Arguments, objects: Value) -> Value:
         """The Python objects as the array of TVMFFIAny that the checks read."""

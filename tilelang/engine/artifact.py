@@ -78,13 +78,14 @@ def _param(p: Buffer | Var) -> KernelParam:
 class DeviceModule:
     """Code of the kernels. kind: cuda, cuda-sim, llvm or c. binary: a cubin or a library, if
     compiled (on `llvm` and `c` the host module's binary holds the kernels too). log: of the
-    compiler."""
+    compiler. call: how the program that they belong to is called."""
 
     kind: str
     source: str
     arch: str = ""
     binary: bytes | None = None
     log: str = ""
+    call: CallSpec | None = None
 
     def inspect_source(self) -> str:
         return self.source

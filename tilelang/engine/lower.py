@@ -24,8 +24,8 @@ from .callback import postprocess
 from .observe import Observer, dump_source, observer, print_times
 
 __all__ = [
-    "Filter", "LowerAndLegalize", "OptimizeForTarget", "PreLowerSemanticCheck", "device_codegen",
-    "device_codegen_without_compile", "extrac_params", "host_codegen", "lower",
+    "Filter", "LowerAndLegalize", "OptimizeForTarget", "PreLowerSemanticCheck", "call_of",
+    "device_codegen", "device_codegen_without_compile", "extrac_params", "host_codegen", "lower",
 ]  # fmt: skip
 
 
@@ -65,9 +65,10 @@ def lower(
 
         codegen = device_codegen if enable_device_compile else device_codegen_without_compile
         codegen_mod = codegen(program, target, ctx.options)
+        codegen_mod.call = call_of(program, target)
         artifact = CompiledArtifact(
             host_mod, device_mod, params, codegen_mod.inspect_source(), None, target, host,
-            _call(program, target), codegen_mod, ctx.notes, ctx.timings,
+            codegen_mod.call, codegen_mod, ctx.notes, ctx.timings,
         )  # fmt: skip
         if enable_host_codegen:
             host_module = host_codegen(program, host, target, codegen_mod, ctx.options)
@@ -87,7 +88,8 @@ def _entered_options() -> Options:
     return Options() if entered is None else entered.options
 
 
-def _call(program: HostProgram, target: Target) -> CallSpec:
+def call_of(program: HostProgram, target: Target) -> CallSpec:
+    """How the program is called, as data."""
     from tilelang.codegen.host import needed_alignment  # on first use: a cache hit needs none of it
 
     return call_spec(program, needed_alignment(program, target))

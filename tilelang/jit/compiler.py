@@ -80,14 +80,15 @@ def _one_function(func: Any) -> PrimFunc:
 
 
 def merged_options(
-    func: PrimFunc,
+    func: PrimFunc | None,
     pass_configs: Mapping[str, Any] | None,
     compile_flags: Sequence[str] | str | None,
 ) -> Options:
     """The caller's settings, then those that the function annotates itself."""
-    configs = {**dict(pass_configs or {}), **dict(func.attrs.get("pass_configs", {}))}
+    attrs = {} if func is None else func.attrs
+    configs = {**dict(pass_configs or {}), **dict(attrs.get("pass_configs", {}))}
     options = Options.from_pass_configs(configs)
-    for flags in (compile_flags, func.attrs.get("compile_flags")):
+    for flags in (compile_flags, attrs.get("compile_flags")):
         if flags:
             more = Options(compile_flags=flags).compile_flags  # type: ignore[arg-type]
             options = replace(options, compile_flags=(*options.compile_flags, *more))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from tilelang.config import Options
 from tilelang.engine import CompiledArtifact, KernelParam, lower
-from tilelang.errors import ArgumentTypeError, ArgumentValueError, InternalError
+from tilelang.errors import ArgumentValueError, InternalError
 from tilelang.transform import PassContext
 
 from .adapter import adapter_class
@@ -76,30 +76,18 @@ class JITKernel:
                 )  # fmt: skip
         self.params: list[KernelParam] = list(artifact.params or ())
         self.adapter = adapter(
-            self.params, self.out_idx, self.target, self.prim_func, artifact,
-            options=self.options, verbose=self.verbose, pass_configs=self.pass_configs,
-            compile_flags=self.compile_flags,
+            self.params, self.out_idx, self.target, self.prim_func, artifact.host_mod,
+            artifact.codegen_mod, artifact.rt_mod, artifact.kernel_source, self.verbose,
+            self.pass_configs, self.compile_flags, options=self.options,
         )  # fmt: skip
+        artifact.rt_mod = self.adapter.rt_mod  # an adapter may have made its host code itself
         if not adapter.traceable:
             type(self).__call__ = staticmethod(self.adapter.func)  # type: ignore[method-assign]
         return artifact
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         """Runs the kernel: inputs in, the output (or the list of outputs) out."""
-        return self.adapter.func(*args, *self._by_position(len(args), named) if named else ())
-
-    def _by_position(self, given: int, named: Mapping[str, Any]) -> list[Any]:
-        """Arguments passed by name, after `given` ones by position."""
-        spec = self.adapter.spec
-        names = [spec.params[i].name for i in spec.inputs]
-        for name in named:
-            if name not in names[given:]:
-                raise ArgumentTypeError(
-                    f"kernel {spec.name}: no parameter is left to be named {name!r}",
-                    code="TL0971",
-                    help=f"it takes {', '.join(names)}",
-                )
-        return [named[name] for name in names[given:] if name in named]
+        return self.adapter.func(*args, **named)
 
     def __repr__(self) -> str:
         name = self.artifact.call.name if self.artifact.call else "?"

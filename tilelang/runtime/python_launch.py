@@ -16,6 +16,7 @@ from tilelang.ir import DType
 
 from .dlpack import CUDA, allocate, view_of
 from .launch import Bound, CallSpec, KernelSpec, MapSpec, evaluate
+from .named import by_position
 
 __all__ = [
     "CudaDevice", "Device", "MemoryRange", "PythonLauncher", "argument_ctype", "current_stream",
@@ -62,7 +63,9 @@ class PythonLauncher:
         self.spec = spec
         self.device = device
 
-    def __call__(self, *args: Any) -> None:
+    def __call__(self, *args: Any, **named: Any) -> None:
+        if named:
+            args = by_position(self.spec, args, named)
         bound = self.spec.bind(args, device_type=self.device.device_type)
         workspaces = [self._workspace(w, bound, args) for w in self.spec.workspaces]
         for kernel in self.spec.kernels:

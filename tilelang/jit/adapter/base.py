@@ -1,34 +1,39 @@
 # SPDX-License-Identifier: Apache-2.0
 """What every adapter is given, and how outputs that the caller leaves out are made.
 
-In: a compiled artifact. Out: `.func`, which takes the inputs and gives None, the output, or a list
-of the outputs.
+In: what `lower` gave, module by module. Out: `.func`, which takes the inputs, by position or by
+name, and gives None, the output, or a list of the outputs.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from tilelang.engine import BACKENDS
-from tilelang.ir import DType
+from tilelang.engine import BACKENDS, DeviceModule
+from tilelang.engine.lower import call_of
+from tilelang.errors import ArgumentValueError
+from tilelang.ir import DType, HostProgram, IRModule, PrimFunc
 from tilelang.runtime.dlpack import allocate, is_torch
+from tilelang.runtime.named import by_position
 from tilelang.runtime.torch_call import torch_outputs
+from tilelang.target import determine_target
 
 if TYPE_CHECKING:
     from tilelang.config import Options
-    from tilelang.engine import CompiledArtifact, DeviceModule, KernelParam
-    from tilelang.ir import PrimFunc
+    from tilelang.engine import HostModule, KernelParam
     from tilelang.runtime.launch import CallSpec
     from tilelang.target import Target
 
-__all__ = ["BaseKernelAdapter", "with_outputs"]
+__all__ = ["BaseKernelAdapter", "program_of", "result_positions", "with_outputs"]
 
 
 class BaseKernelAdapter(ABC):
-    """params: all parameters. result_idx: those that are outputs. The artifact holds the
-    modules."""
+    """params: all parameters. result_idx: those that are outputs. host_mod, device_mod, rt_mod: as
+    `lower` gave them; device_mod may also be the kernels as a `DeviceModule`. options: by default
+    what the function, pass_configs and compile_flags say."""
 
     name: ClassVar[str]
     needs_host_code: ClassVar[bool] = False
@@ -37,32 +42,57 @@ class BaseKernelAdapter(ABC):
     def __init__(
         self,
         params: Sequence[KernelParam],
-        result_idx: Sequence[int],
-        target: Target,
-        func_or_mod: PrimFunc | None,
-        artifact: CompiledArtifact,
-        *,
-        options: Options,
+        result_idx: Sequence[int] | int | None,
+        target: Target | str,
+        func_or_mod: PrimFunc | IRModule | None,
+        host_mod: Any = None,
+        device_mod: Any = None,
+        rt_mod: HostModule | None = None,
+        device_kernel_source: str = "",
         verbose: bool = False,
-        pass_configs: dict[str, Any] | None = None,
-        compile_flags: Sequence[str] | None = None,
+        pass_configs: Mapping[str, Any] | None = None,
+        compile_flags: Sequence[str] | str | None = None,
+        *,
+        options: Options | None = None,
     ) -> None:
-        assert artifact.call is not None
         self.params = params
-        self.result_idx = tuple(result_idx)
-        self.target = target
+        self.result_idx = result_positions(result_idx, len(params))
+        self.target: Target = determine_target(target, return_object=True)
         self.func_or_mod = func_or_mod
-        self.artifact = artifact
-        self.host_mod = artifact.host_mod
-        self.device_mod = artifact.device_mod
-        self.rt_mod = artifact.rt_mod
-        self.device_kernel_source = artifact.kernel_source
-        self.options = options
+        self.host_mod = host_mod
+        self.device_mod = device_mod
+        self.rt_mod = rt_mod
+        self.module = self._device_module(device_kernel_source)
+        self.device_kernel_source = device_kernel_source or self.module.source
         self.verbose = verbose
         self.pass_configs = pass_configs
         self.compile_flags = compile_flags
-        self.spec: CallSpec = artifact.call
+        self.options = self._options() if options is None else options
+        assert self.module.call is not None
+        # The outputs that the code itself knows may be fewer: then they are allocated here.
+        self.spec: CallSpec = replace(self.module.call, outputs=self.result_idx)
         self.func: Callable[..., Any] = self.make_func()
+
+    def _device_module(self, source: str) -> DeviceModule:
+        """The kernels, with how their program is called."""
+        if isinstance(self.device_mod, DeviceModule):
+            return self.device_mod
+        if self.rt_mod is not None:
+            return self.rt_mod.imported_modules[0]
+        if not isinstance(self.host_mod, IRModule):
+            raise ArgumentValueError(
+                f"an adapter for {self.name} needs the modules that tilelang.lower gives",
+                code="TL0974",
+                help="pass its host_mod, device_mod and rt_mod",
+            )
+        call = call_of(program_of(self.host_mod), self.target)
+        return DeviceModule(self.target.kind, source, self.target.arch_name, call=call)
+
+    def _options(self) -> Options:
+        from tilelang.jit.compiler import merged_options  # it imports the adapters
+
+        func = self.func_or_mod if isinstance(self.func_or_mod, PrimFunc) else None
+        return merged_options(func, self.pass_configs, self.compile_flags)
 
     @abstractmethod
     def make_func(self) -> Callable[..., Any]:
@@ -70,14 +100,13 @@ class BaseKernelAdapter(ABC):
 
     def binary(self) -> DeviceModule:
         """The kernels with their binary, compiled now if neither `lower` nor the cache did."""
-        module = self.artifact.codegen_mod
-        assert module is not None
+        module = self.module
         if module.binary is None:
             BACKENDS[module.kind].compile(module, self.target, self.options)
         return module
 
-    def __call__(self, *args: Any) -> Any:
-        return self.func(*args)
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        return self.func(*args, **named)
 
     def get_kernel_source(self) -> str:
         return self.device_kernel_source
@@ -85,6 +114,25 @@ class BaseKernelAdapter(ABC):
     def get_host_source(self) -> str:
         """Text of the packed entry; empty for a backend that has none."""
         return "" if self.rt_mod is None else self.rt_mod.inspect_source()
+
+
+def program_of(host_mod: IRModule) -> HostProgram:
+    """The entry among the functions of a module."""
+    functions: list[Any] = list(host_mod.functions.values())
+    return next(f for f in functions if isinstance(f, HostProgram))
+
+
+def result_positions(result_idx: Sequence[int] | int | None, count: int) -> tuple[int, ...]:
+    """Positions of the outputs among `count` parameters; negative ones count from the end."""
+    given = () if result_idx is None else result_idx
+    given = (given,) if isinstance(given, int) else given
+    for index in given:
+        if not -count <= index < count:
+            raise ArgumentValueError(
+                f"result_idx should be an integer between {-count} and {count - 1}, got {index}",
+                code="TL0975",
+            )
+    return tuple(index % count for index in given)
 
 
 def with_outputs(spec: CallSpec, run: Callable[..., Any], on_cuda: bool) -> Callable[..., Any]:
@@ -127,8 +175,10 @@ def _torch_first(
     num_inputs = len(spec.inputs)
     quick: Callable[..., Any] | None = None
 
-    def either(*args: Any) -> Any:
+    def either(*args: Any, **named: Any) -> Any:
         nonlocal quick
+        if named:
+            args = by_position(spec, args, named)
         if len(args) != num_inputs:
             return call(*args)
         if quick is not None:
@@ -138,7 +188,5 @@ def _torch_first(
             quick = torch_outputs(spec, run, call)
         return result
 
-    names = ", ".join(spec.params[i].name for i in spec.inputs)
-    # Python says this in front of "got an unexpected keyword argument".
-    either.__qualname__ = f"this kernel takes {names} by position only: {spec.name}"
+    either.__name__ = either.__qualname__ = spec.name
     return either

@@ -39,26 +39,28 @@ class CtypesKernelAdapter(BaseKernelAdapter):
             launcher = PythonLauncher(self.spec, CudaDevice(module.binary or b""))
             return with_outputs(self.spec, launcher, on_cuda)
         device = CpuDevice(module, self.spec)
-        run = _TorchFirst(self.spec, device.functions, PythonLauncher(self.spec, device))
+        run = _torch_first(self.spec, device.functions, PythonLauncher(self.spec, device))
         return with_outputs(self.spec, run, on_cuda)
 
 
-class _TorchFirst:
+def _torch_first(
+    spec: CallSpec, kernels: list[Any], launcher: Callable[..., None]
+) -> Callable[..., None]:
     """Calls the function made for torch tensors, once there are any; the launcher until then."""
+    count = len(spec.params)
+    quick: Callable[..., None] | None = None
 
-    def __init__(self, spec: CallSpec, kernels: list[Any], launcher: Callable[..., None]) -> None:
-        self._spec = spec
-        self._kernels = kernels
-        self._launcher = launcher
-        self._quick: Callable[..., None] | None = None
-
-    def __call__(self, *args: Any) -> None:
-        if self._quick is not None and len(args) == len(self._spec.params):
-            self._quick(*args)
+    def call(*args: Any, **named: Any) -> None:
+        nonlocal quick
+        if quick is not None and len(args) == count and not named:
+            quick(*args)
             return
-        self._launcher(*args)
-        if any(is_torch(x) for x in args):
-            self._quick = torch_call(self._spec, self._kernels, self._launcher)
+        launcher(*args, **named)
+        if quick is None and any(map(is_torch, (*args, *named.values()))):
+            quick = torch_call(spec, kernels, launcher)
+
+    call.__name__ = call.__qualname__ = spec.name
+    return call
 
 
 class CpuDevice:

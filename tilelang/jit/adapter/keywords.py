@@ -1,16 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """A Python function of a kernel's own parameters, so that a call may name them.
 
-In: the names of the inputs and what the function does. Out: a function whose text is generated:
-Python itself then puts keywords in their places, which a call by position does not pay for
-(`**named` in a signature would make a dict in every call).
+In: the call as data and what the function does. Out: a function whose text is generated: Python
+itself then puts keywords in their places, which a call by position does not pay for.
 """
 
 from __future__ import annotations
 
 import keyword
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from tilelang.runtime.named import by_position
+
+if TYPE_CHECKING:
+    from tilelang.runtime.launch import CallSpec
 
 __all__ = ["given", "with_parameters"]
 
@@ -28,8 +32,7 @@ def given(args: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def with_parameters(
-    name: str,
-    parameters: Sequence[str],
+    spec: CallSpec,
     native: Callable[..., Any],
     foreign: tuple[type[Exception], ...],
     retry: Callable[[Exception, tuple[Any, ...]], Any],
@@ -41,11 +44,16 @@ def with_parameters(
     numpy_first: (position, class, function): the function is called if that argument is of that
     class.
     """
+    parameters = [spec.params[i].name for i in spec.inputs]
     usable = all(p.isidentifier() and not keyword.iskeyword(p) for p in parameters)
     if not parameters or not usable or any(p.startswith("_") for p in parameters):
         return None
     args = ", ".join(parameters)
-    lines = [f"def _call({', '.join(f'{p}=_nothing' for p in parameters)}, *_rest):"]
+    defaults = ", ".join(f"{p}=_nothing" for p in parameters)
+    lines = [
+        f"def _call({defaults}, *_rest, **_named):",
+        f"  if _named: return _call(*_ordered(({args},), _rest, _named))",
+    ]
     if numpy_first is not None:
         lines += [
             f"  if {parameters[numpy_first[0]]}.__class__ is _array:",
@@ -59,13 +67,23 @@ def with_parameters(
         f"  try: return _native({args})",
         f"  except _foreign as _error: return _retry(_error, ({args},))",
     ]
+
+    def ordered(
+        values: tuple[Any, ...], rest: tuple[Any, ...], named: dict[str, Any]
+    ) -> tuple[Any, ...]:
+        """A call that names something else than an input: an output, or nothing that there is."""
+        if rest:
+            return by_position(spec, (*values, *rest), named)
+        known = zip(parameters, values, strict=True)
+        return by_position(spec, (), {p: v for p, v in known if v is not _NOTHING} | named)
+
     names: dict[str, Any] = {
         "_nothing": _NOTHING, "_given": given, "_native": native, "_foreign": foreign,
-        "_retry": retry,
+        "_retry": retry, "_ordered": ordered,
     }  # fmt: skip
     if numpy_first is not None:
         _, names["_array"], names["_other"] = numpy_first
     exec("\n".join(lines), names)
     made: Callable[..., Any] = names["_call"]
-    made.__name__ = made.__qualname__ = name
+    made.__name__ = made.__qualname__ = spec.name
     return made

@@ -17,39 +17,41 @@ from tilelang.codegen.host_cuda import state_name
 from tilelang.codegen.host_python import PYTHON_STATE, host_python, python_entry
 from tilelang.engine import HostModule
 from tilelang.engine.backends import compile_llvm
-from tilelang.ir import HostProgram, IRModule
+from tilelang.ir import IRModule
 from tilelang.runtime.dlpack import CUDA, view_of
+from tilelang.runtime.named import by_position
+from tilelang.target import canon_target_host
 
+from .base import program_of
 from .cuda_state import CudaState, put
 
 if TYPE_CHECKING:
-    from tilelang.engine import CompiledArtifact
+    from tilelang.engine import DeviceModule
     from tilelang.runtime.launch import CallSpec
     from tilelang.target import Target
 
 __all__ = ["native_function", "native_module"]
 
-_METH_FASTCALL = 0x80
+_METH_FASTCALL_KEYWORDS = 0x82
 # Offsets in torch's table of functions (dlpack.h, DLPackExchangeAPI).
 _DLTENSOR_FROM, _CURRENT_STREAM = 40, 48
 
 
-def native_module(artifact: CompiledArtifact, target: Target) -> HostModule | None:
-    """The module for an artifact: from the cache, or made of its program now."""
-    if artifact.rt_mod is not None:
-        return artifact.rt_mod
-    if not isinstance(artifact.host_mod, IRModule):
+def native_module(
+    rt_mod: HostModule | None, host_mod: Any, kernels: DeviceModule, target: Target
+) -> HostModule | None:
+    """The module of a program: `rt_mod` if that is it (from the cache), else made of its IR now;
+    None if there is none."""
+    assert kernels.call is not None
+    if rt_mod is not None and rt_mod.entry == python_entry(kernels.call.name):
+        return rt_mod
+    if not isinstance(host_mod, IRModule):
         return None
-    functions: list[Any] = list(artifact.host_mod.functions.values())
-    program = next(f for f in functions if isinstance(f, HostProgram))
-    kernels = artifact.kernel_source if target.kind == "llvm" else ""
-    text = host_python(program, target, kernels)
-    host = target if target.is_cpu else artifact.target_host
-    assert host is not None
+    program = program_of(host_mod)
+    text = host_python(program, target, kernels.source if target.kind == "llvm" else "")
+    host = target if target.is_cpu else canon_target_host(target, None)
     module = HostModule("llvm", text, python_entry(program.name), compile_llvm(text, host))
-    assert artifact.codegen_mod is not None
-    module.import_module(artifact.codegen_mod)
-    artifact.rt_mod = module
+    module.import_module(kernels)
     return module
 
 
@@ -98,7 +100,7 @@ class _NativeCall:
         ):  # fmt: skip
             put(self._state + PYTHON_STATE[name], id(value))
         self._definition = _MethodDef(
-            spec.name.encode(), self._code.address(module.entry), _METH_FASTCALL, None
+            spec.name.encode(), self._code.address(module.entry), _METH_FASTCALL_KEYWORDS, None
         )
         new = ctypes.pythonapi.PyCFunction_NewEx
         new.restype, new.argtypes = ctypes.py_object, (
@@ -107,8 +109,10 @@ class _NativeCall:
         # The function keeps this object alive: it is its `self`.
         self.function: Callable[..., None] = new(ctypes.addressof(self._definition), self, None)
 
-    def slow(self, *args: Any) -> None:
+    def slow(self, *args: Any, **named: Any) -> None:
         """A call that native code has handed back. The next one like it may be quick."""
+        if named:
+            args = by_position(self._spec, args, named)
         self._launcher(*args)
         self._attach_torch()
         if self._on_cuda:

@@ -25,7 +25,8 @@ class NVRTCKernelAdapter(BaseKernelAdapter):
         launcher = PythonLauncher(self.spec, CudaDevice(self.binary().binary or b""))
         run: Callable[..., Any] = launcher
         if importlib.util.find_spec("llvmlite") is not None:
-            module = native_module(self.artifact, self.target)
+            module = native_module(self.rt_mod, self.host_mod, self.module, self.target)
             if module is not None:
+                self.rt_mod = module
                 run = native_function(module, self.spec, launcher, self.target)
         return with_outputs(self.spec, run, on_cuda=True)

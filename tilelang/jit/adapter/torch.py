@@ -18,6 +18,7 @@ from tilelang.errors import ToolchainError
 from tilelang.ir import DType
 from tilelang.runtime.dlpack import is_numpy
 from tilelang.runtime.launch import CallSpec, ParamSpec, Size
+from tilelang.runtime.named import by_position
 from tilelang.runtime.python_launch import CudaDevice, PythonLauncher
 from tilelang.runtime.torch_call import torch_outputs
 
@@ -53,7 +54,9 @@ class TorchKernelAdapter(BaseKernelAdapter):
         num_params, has_outputs = len(spec.params), bool(spec.outputs)
         is_compiling = torch.compiler.is_compiling
 
-        def call(*args: Any) -> Any:
+        def call(*args: Any, **named: Any) -> Any:
+            if named:
+                args = by_position(spec, args, named)
             if is_compiling():
                 result = op(*args)
                 return list(result) if isinstance(result, tuple) else result
@@ -78,8 +81,9 @@ class TorchKernelAdapter(BaseKernelAdapter):
 
             slow = PythonLauncher(self.spec, CpuDevice(self.binary(), self.spec))
         if self.target.kind != "c" and importlib.util.find_spec("llvmlite") is not None:
-            module = native_module(self.artifact, self.target)
+            module = native_module(self.rt_mod, self.host_mod, self.module, self.target)
             if module is not None:
+                self.rt_mod = module
                 return native_function(module, self.spec, slow, self.target)
         return slow
 

@@ -13,13 +13,16 @@ from collections.abc import Callable
 from typing import Any
 
 from tilelang.codegen.host_cuda import STATE, state_name
+from tilelang.engine.lower import host_codegen
 from tilelang.errors import ArgumentTypeError, ArgumentValueError, TileError
-from tilelang.ir import DType
+from tilelang.ir import DType, IRModule
 from tilelang.runtime import tvm_ffi
 from tilelang.runtime.dlpack import CPU, CUDA, as_ffi_tensor, is_numpy
 from tilelang.runtime.launch import CODES, CallSpec
+from tilelang.runtime.named import by_position
+from tilelang.target import canon_target_host
 
-from .base import BaseKernelAdapter, with_outputs
+from .base import BaseKernelAdapter, program_of, with_outputs
 from .cuda_state import CudaState, put
 from .keywords import given, with_parameters
 
@@ -35,7 +38,7 @@ class TVMFFIKernelAdapter(BaseKernelAdapter):
     needs_host_code = True
 
     def make_func(self) -> Callable[..., Any]:
-        assert self.rt_mod is not None
+        self._make_host_code()
         on_cuda = self.target.is_cuda
         self.native = load_entry(self.rt_mod, self.spec, on_cuda)
         if on_cuda:
@@ -45,10 +48,27 @@ class TVMFFIKernelAdapter(BaseKernelAdapter):
         if not self.spec.outputs:
             return guarded
         allocating = with_outputs(self.spec, guarded, on_cuda)
-        if len(self.spec.outputs) > 1 or self.spec.first_tensor < 0:
+        assert self.module.call is not None
+        own = self.spec.outputs == self.module.call.outputs
+        if not own or len(self.spec.outputs) > 1 or self.spec.first_tensor < 0:
             return allocating
         # One output: the entry allocates it itself, except for numpy, which lends it no allocator.
         return _guarded(self.native, self.spec, CUDA if on_cuda else CPU, allocating)
+
+    def _make_host_code(self) -> None:
+        """The packed entry, of a program that was lowered without it."""
+        if self.rt_mod is None and isinstance(self.host_mod, IRModule):
+            program, host = program_of(self.host_mod), canon_target_host(self.target, None)
+            if self.target.is_cuda:
+                self.binary()
+            self.rt_mod = host_codegen(program, host, self.target, self.module, self.options)
+            self.rt_mod.import_module(self.module)
+        if self.rt_mod is None or self.rt_mod.entry != f"__tvm_ffi_{self.spec.name}":
+            raise ArgumentValueError(
+                f"an adapter for {self.name} needs host code",
+                code="TL0976",
+                help="call tilelang.lower with enable_host_codegen=True, and pass its rt_mod",
+            )
 
 
 def load_entry(module: Any, spec: CallSpec, on_cuda: bool) -> Any:
@@ -92,16 +112,17 @@ def _guarded(
     """
     foreign = (BufferError, RuntimeError, TypeError, ValueError)
     retry = _retrier(native, spec, device_type)
-    names = [spec.params[i].name for i in spec.inputs]
     if for_numpy is None:
 
-        def call(*args: Any) -> Any:
+        def call(*args: Any, **named: Any) -> Any:
+            if named:
+                args = by_position(spec, args, named)
             try:
                 return native(*args)
             except foreign as error:
                 return retry(error, args)
 
-        return with_parameters(spec.name, names, native, foreign, retry) or call
+        return with_parameters(spec, native, foreign, retry) or call
 
     import numpy
 
@@ -112,7 +133,9 @@ def _guarded(
             return other(*args)
         return retry(error, args)
 
-    def call_either(*args: Any) -> Any:
+    def call_either(*args: Any, **named: Any) -> Any:
+        if named:
+            args = by_position(spec, args, named)
         if len(args) > first and type(args[first]) is ndarray:
             return other(*args)
         try:
@@ -120,10 +143,9 @@ def _guarded(
         except foreign as error:
             return retry_either(error, args)
 
-    named = with_parameters(
-        spec.name, names, native, foreign, retry_either, (first, ndarray, other)
+    return (
+        with_parameters(spec, native, foreign, retry_either, (first, ndarray, other)) or call_either
     )
-    return named or call_either
 
 
 def _retrier(
