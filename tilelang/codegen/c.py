@@ -66,7 +66,7 @@ from tilelang.utils import align_up, prod
 
 from .c_lanes import CModule, c_float
 from .c_memory import CMemory
-from .cfamily import ATOM, UNARY, safe_divisor, string_literal
+from .cfamily import ATOM, TERNARY, UNARY, safe_divisor, string_literal
 from .llvm.calls import CALLS
 from .llvm.memory import SMALL, STACK_LIMIT, STACK_LIMIT_SMALL
 from .llvm.types import pattern
@@ -226,12 +226,19 @@ class CPrinter(CMemory):
         raise InternalError(f"{name} of {dtype} should have become a helper")
 
     def e_Select(self, e: Any) -> tuple[str, int]:
-        return super().e_Select(e) if e.cond.dtype.lanes == 1 else self._call_helper(e)
+        return self._conditional(e) if e.cond.dtype.lanes == 1 else self._call_helper(e)
+
+    def _conditional(self, e: Any) -> tuple[str, int]:
+        """C's own, by a scalar. To gcc, a vector and a product of vectors are of different types."""
+        if e.dtype.lanes == 1:
+            return super().e_Select(e)
+        a, b = (f"({self.ctype(e.dtype)}){self.expr(x, UNARY)}" for x in (e.a, e.b))
+        return f"{self.expr(e.cond, 3)} ? {a} : {b}", TERNARY
 
     def e_IfThenElse(self, e: Any) -> tuple[str, int]:
         """A scalar condition is C's own; of a vector, each side is evaluated under its lanes."""
         if e.cond.dtype.lanes == 1:
-            return super().e_Select(e)
+            return self._conditional(e)
         cond = self._name_mask(self.expr(e.cond), e.cond.dtype)
         self.mask_lanes = e.cond.dtype.lanes
         a = self._under(cond, e.a)
