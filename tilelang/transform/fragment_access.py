@@ -24,7 +24,7 @@ class FragmentAccess:
     writes: bool
 
 
-def fragment_accesses(s: Stmt) -> list[FragmentAccess]:
+def fragment_accesses(s: Stmt | Expr) -> list[FragmentAccess]:
     """Element accesses of fragments below `s`, stores first."""
     loads: list[FragmentAccess] = []
     stores: list[FragmentAccess] = []

@@ -55,6 +55,7 @@ from tilelang.tileop.gemm.wgmma import warpgroup_index
 
 from .kernel_context import kernel_context, linear_thread
 from .manager import PassContext
+from .ownership import held_by_all
 from .summary import statements
 
 __all__ = ["run"]
@@ -102,8 +103,7 @@ class Lowerer:
             return handler(self, s)
         if type(s) is Evaluate:
             return self.evaluate(s)
-        self._no_fragment(s)
-        return s
+        return self._held(s)
 
     def scoped(self, s: Stmt | None, *facts: Any) -> Any:
         """`s` lowered in a scope of its own; facts: callables on the new Facts."""
@@ -141,7 +141,7 @@ class Lowerer:
         return s
 
     def bind(self, s: Bind) -> Stmt:
-        self._no_fragment(s)
+        s = self._held(s)
         if s.var.dtype.is_int and not expr_effects(s.value).accesses:
             self.ctx.facts.define(s.var, s.value)
         return s
@@ -151,17 +151,19 @@ class Lowerer:
         return s
 
     def loop(self, s: For) -> Stmt:
-        body = self.scoped(s.body, lambda f: f.bind(s.var, s.start, s.extent))
-        return For(s.var, s.start, s.extent, body, s.kind, s.annotations, s.span)
+        start, extent = (self._held(Evaluate(e, s.span)).value for e in (s.start, s.extent))
+        body = self.scoped(s.body, lambda f: f.bind(s.var, start, extent))
+        return For(s.var, start, extent, body, s.kind, s.annotations, s.span)
 
     def while_(self, s: While) -> Stmt:
-        return While(s.cond, self.scoped(s.body), s.span)
+        cond = self._held(Evaluate(s.cond, s.span)).value
+        return While(cond, self.scoped(s.body), s.span)
 
     def branch(self, s: If) -> Stmt:
-        self._no_fragment(Evaluate(s.cond, s.span))
-        pure = not expr_effects(s.cond).accesses
-        then = self.scoped(s.then, *([lambda f: f.assume(s.cond)] if pure else []))
-        return If(s.cond, then, self.scoped(s.orelse), s.span)
+        cond = self._held(Evaluate(s.cond, s.span)).value
+        pure = not expr_effects(cond).accesses
+        then = self.scoped(s.then, *([lambda f: f.assume(cond)] if pure else []))
+        return If(cond, then, self.scoped(s.orelse), s.span)
 
     def evaluate(self, s: Evaluate) -> Stmt:
         if type(s.value) is Call and s.value.op == "sync_threads":
@@ -258,6 +260,8 @@ class Lowerer:
         found = [x for x in walk(s) if type(x) in (Load, Store) and x.buffer.is_fragment]  # type: ignore[attr-defined]
         if not found:
             return s
+        if type(s) is Store and s.buffer.is_local:  # each thread has its own
+            return self._held(s)
         stores = [x for x in found if type(x) is Store]
         owner: Any = stores[0] if stores else found[0]
         layout = self.ctx.layouts[owner.buffer]
@@ -272,21 +276,22 @@ class Lowerer:
             b.emit(_Registers(self.ctx).visit(s))
         return b.finish()
 
-    def _no_fragment(self, s: Stmt) -> None:
-        """Values that every thread needs cannot come from one thread's register."""
+    def _held(self, s: Any) -> Any:
+        """What every thread evaluates, on elements that every thread holds."""
         if self.ctx.target.is_cpu:
-            return
-        for x in walk(s):
-            if type(x) is Load and x.buffer.is_fragment:
+            return s
+        found = [x for x in walk(s) if type(x) is Load and x.buffer.is_fragment]
+        for x in found:
+            if not held_by_all(self.ctx.layouts[x.buffer], x.indices):
                 raise LayoutError(
                     f"an element of fragment {x.buffer.name} lives in one thread's registers and "
-                    f"cannot be read by all "
-                    "threads here",
+                    "cannot be read by all threads here",
                     code="TL1152",
                     span=s.span,
                     help=f"copy {x.buffer.name} to a shared buffer first, or read it inside "
-                    f"T.Parallel",
+                    "T.Parallel",
                 )
+        return _Registers(self.ctx).visit(s) if found else s
 
 
 class _Registers(Rewriter):

@@ -29,7 +29,7 @@ from tilelang.tileop.distribute import LoopPlan, solve
 if TYPE_CHECKING:
     from tilelang.layout import Fragment
 
-__all__ = ["holds", "same_owner"]
+__all__ = ["held_by_all", "holds", "same_owner"]
 
 
 class Unknown(Exception):
@@ -55,6 +55,17 @@ def same_owner(a: Fragment, b: Fragment) -> bool:
     tid, reg = _axes(a)
     coords = a.coords_at(tid, reg)
     return _found(b, tid, coords, a.valid_at(tid, reg))
+
+
+def held_by_all(layout: Fragment, indices: Sequence[Expr]) -> bool:
+    """Does every thread hold the element `indices`, whatever those that are no constants are?"""
+    import numpy as np
+
+    at: list[Any] = []
+    for d, (e, size) in enumerate(zip(indices, layout.shape, strict=True)):
+        every = np.arange(size, dtype=np.int64).reshape((-1,) + (1,) * (d + 1))
+        at.append(every if (value := const_int(e)) is None else value)
+    return _found(layout, np.arange(layout.threads, dtype=np.int64), at, True)
 
 
 def _axes(layout: Fragment) -> tuple[Any, Any]:
