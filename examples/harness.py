@@ -18,8 +18,10 @@ import numpy as np
 
 import tilelang
 
-TOLERANCE = {"float32": 1e-5, "float16": 2e-3, "bfloat16": 1.6e-2}
-"""Relative error allowed by the output's rounding (a few units of its last place)."""
+TOLERANCE = {"float32": 1e-5, "float16": 2e-3, "bfloat16": 1.6e-2, "int8": 0.0, "int32": 0.0}
+"""Relative error allowed by the rounding of outputs (a few units of the last place)."""
+
+STYLES = ("lazy", "eager")
 
 
 @dataclass
@@ -72,6 +74,18 @@ def tensor(shape: Sequence[int], dtype: str, target: str, seed: int = 0, scale: 
     return torch.from_numpy(x.astype(np.float32)).to(device="cuda", dtype=getattr(torch, dtype))
 
 
+def integers(
+    shape: Sequence[int], low: int, high: int, dtype: str, target: str, seed: int = 0
+) -> Any:
+    """Integers low <= x < high, the same on every target."""
+    x = np.random.default_rng(seed).integers(low, high, tuple(shape)).astype(dtype)
+    if not on_gpu(target):
+        return x
+    import torch
+
+    return torch.from_numpy(x).cuda()
+
+
 def numpy_dtype(dtype: str) -> Any:
     return np.dtype(getattr(ml_dtypes, dtype, None) or dtype)
 
@@ -80,11 +94,14 @@ def numpy64(x: Any) -> np.ndarray[Any, Any]:
     """A tensor's values in float64."""
     if isinstance(x, np.ndarray):
         return x.astype(np.float64)
-    return x.detach().float().cpu().numpy().astype(np.float64)  # type: ignore[no-any-return]
+    return x.detach().double().cpu().numpy()  # type: ignore[no-any-return]
 
 
-def relative_error(got: Any, want: np.ndarray[Any, Any]) -> float:
-    """Norm of the difference over the norm of the reference; of nothing it is 0."""
+def relative_error(got: Any, want: Any) -> float:
+    """Norm of the difference over the norm of the reference, the worst of several outputs; of
+    nothing it is 0."""
+    if isinstance(want, tuple):
+        return max(map(relative_error, got, want))
     g = numpy64(got)
     if want.size == 0:
         return 0.0
@@ -118,23 +135,41 @@ def case(
     name: str,
     make: Callable[[], Any],
     inputs: Sequence[Any],
-    reference: Callable[..., np.ndarray[Any, Any]],
+    reference: Callable[..., Any],
     dtype: str,
     target: str,
     baseline: tuple[str, Callable[[], Any]] | None = None,
 ) -> Result:
-    """Compiles, runs and checks one kernel (`make()` returns the callable); times it if there is a
-    baseline."""
-    start = time.perf_counter()
-    kernel = make()
-    seconds = time.perf_counter() - start
-    out = kernel(*inputs)
-    error = relative_error(out, reference(*[numpy64(x) for x in inputs]))
-    result = Result(name, error, error <= TOLERANCE[dtype], seconds)
-    if baseline is not None:
-        result.ours_s = timed(lambda: kernel(*inputs), target)
-        result.baseline, result.baseline_s = baseline[0], timed(baseline[1], target)
+    """Compiles, runs and checks one kernel; times it if there is a baseline.
+
+    `make()` returns the callable. `reference` takes the inputs in float64 and gives one array, or
+    a tuple of them for a kernel of several outputs."""
+    with tilelang.target.Target(tilelang.target.determine_target(target)):
+        start = time.perf_counter()
+        kernel = make()
+        seconds = time.perf_counter() - start
+        out = kernel(*inputs)
+        error = relative_error(out, reference(*[numpy64(x) for x in inputs]))
+        result = Result(name, error, error <= TOLERANCE[dtype], seconds)
+        if baseline is not None:
+            result.ours_s = timed(lambda: kernel(*inputs), target)
+            result.baseline, result.baseline_s = baseline[0], timed(baseline[1], target)
     return result
+
+
+def main(doc: str | None, run: Callable[..., Result], dtypes: Sequence[str], **shapes: Any) -> int:
+    """The command line of an example with both styles: every dtype of `shapes["small"]`, or with
+    `--bench` of `shapes["cpu"]` or `shapes["gpu"]`."""
+    args = parser(doc).parse_args()
+    key = "small" if not args.bench else "gpu" if on_gpu(args.target) else "cpu"
+    return report(
+        [
+            run(*shape, dtype, args.target, args.bench, style)
+            for dtype in dtypes
+            for shape in shapes[key]
+            for style in STYLES
+        ]
+    )
 
 
 def report(results: Sequence[Result]) -> int:
@@ -142,6 +177,17 @@ def report(results: Sequence[Result]) -> int:
     for r in results:
         print(r.line())
     return 0 if all(r.ok for r in results) else 1
+
+
+def torch_tensor(x: Any) -> Any:
+    """The same values as a torch tensor, on the device where they are."""
+    import torch
+
+    if not isinstance(x, np.ndarray):
+        return x
+    if x.dtype == ml_dtypes.bfloat16:
+        return torch.from_numpy(x.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(x)
 
 
 def have_torch() -> bool:

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every example at its small sizes, checked against numpy, on the CPU and the simulated GPUs."""
+"""Every example at its small sizes, in its styles, checked against numpy, on the CPU and the
+simulated GPUs; compiled for the real ones; large and ragged on the CPU and on a GPU."""
 
 from __future__ import annotations
 
+import inspect
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -11,17 +13,53 @@ from typing import Any
 import pytest
 
 FOLDER = Path(__file__).parents[2] / "examples"
-NAMES = ("elementwise_add", "softmax", "matmul", "matmul_dynamic", "flash_attention")
 DTYPES: dict[str, tuple[str, ...]] = {
     "elementwise_add": ("float32", "bfloat16"),
     "softmax": ("float32", "bfloat16"),
+    "rms_norm": ("float32", "bfloat16"),
+    "layer_norm": ("float32", "bfloat16"),
     "matmul": ("float32", "float16", "bfloat16"),
     "matmul_dynamic": ("float32", "float16"),
+    "batched_matmul": ("float32", "float16"),
+    "split_k": ("float32", "float16"),
+    "int8_matmul": ("int8",),
+    "dequant_matmul": ("float16",),
+    "conv2d": ("float32", "float16"),
     "flash_attention": ("float16",),
+    "gqa_attention": ("float16",),
+    "flash_decoding": ("float16",),
+    "linear_attention": ("float16",),
+    "topk": ("float32", "bfloat16"),
+    "cumsum": ("float32", "bfloat16"),
+    "histogram": ("int32", "int8"),
 }
-TARGETS = ("llvm", "cuda-sim -arch=sm_80", "cuda-sim -arch=sm_90a")
+SIMULATED = ("cuda-sim -arch=sm_80", "cuda-sim -arch=sm_90a")
+TARGETS = ("llvm", "c", *SIMULATED)
 # The simulator checks every access of every thread: these take it more than a few seconds.
 LARGE = {("matmul", 77, "float32"), ("matmul_dynamic", 77, "float32")}
+
+# Large and ragged: no extent divides a tile, no row of 16-bit elements starts at 16 bytes. The
+# simulator is too slow for them; what it runs above takes the same paths.
+RAGGED: dict[str, list[tuple[Any, ...]]] = {
+    "elementwise_add": [((1 << 24) + 3,)],
+    "softmax": [(4095, 4097)],
+    "rms_norm": [(4095, 4097)],
+    "layer_norm": [(1023, 2049)],
+    "matmul": [(4095, 4097, 1001)],
+    "matmul_dynamic": [(4095, 4097, 1001)],
+    "batched_matmul": [(5, 511, 257, 1001, ta, not ta) for ta in (False, True)],
+    "split_k": [(63, 130, 40001)],
+    "int8_matmul": [(1023, 511, 1001)],
+    "dequant_matmul": [(63, 1027, 1022)],
+    "conv2d": [(3, 55, 57, 19, 33, 3, 2, 1), (1, 29, 31, 64, 65, 5, 1, 2)],
+    "flash_attention": [(1, 4095, 3, 128)],
+    "gqa_attention": [(1, 1027, 6, 2, 128, True)],
+    "flash_decoding": [(2, 9001, 12, 3, 128)],
+    "linear_attention": [(1, 1027, 3, 96, 72)],
+    "topk": [(1027, 251, 9)],
+    "cumsum": [(255, 4097, False), (255, 4097, True)],
+    "histogram": [((1 << 20) + 3, 1000)],
+}
 
 
 def example(name: str) -> Any:
@@ -33,67 +71,58 @@ def example(name: str) -> Any:
         sys.path.remove(str(FOLDER))
 
 
-def runs() -> list[Any]:
-    """(example, arguments of its `run`, target), the expensive ones marked slow."""
+def styles(name: str) -> tuple[dict[str, str], ...]:
+    """What selects each style of an example that has both."""
+    both = "style" in inspect.signature(example(name).run).parameters
+    return tuple({"style": s} for s in example("harness").STYLES) if both else ({},)
+
+
+def arguments(name: str, shapes: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """What `run` takes before the target: a shape, an option, a dtype."""
+    options: tuple[tuple[bool, ...], ...] = ((),)
+    if name == "flash_attention":
+        options = ((False,), (True,))
+    return [(*s, *o, dtype) for s in shapes for o in options for dtype in DTYPES[name]]
+
+
+def runs(targets: tuple[str, ...], ragged: bool) -> list[Any]:
+    """(example, arguments of its `run`, target, style), the expensive ones marked slow."""
     out = []
-    for name in NAMES:
-        for shape in example(name).SHAPES:
-            causal: tuple[tuple[bool, ...], ...] = (
-                ((False,), (True,)) if name == "flash_attention" else ((),)
-            )
-            for target in TARGETS:
-                for dtype in DTYPES[name]:
-                    slow = target != "llvm" and (name, shape[0], dtype) in LARGE
+    for name in DTYPES:
+        shapes = example(name).SHAPES + (RAGGED[name] if ragged else [])
+        for args in arguments(name, shapes):
+            for target in targets:
+                for style in styles(name):
+                    slow = target in SIMULATED and (name, args[0], args[-1]) in LARGE
                     marks = [pytest.mark.slow] if slow else []
-                    for more in causal:
-                        args = (*shape, *more, dtype)
-                        label = f"{name}-{'x'.join(map(str, args))}-{target.split('=')[-1]}"
-                        out.append(pytest.param(name, args, target, id=label, marks=marks))
+                    words = [name, "x".join(map(str, args)), *style.values(), target.split("=")[-1]]
+                    out.append(
+                        pytest.param(name, args, target, style, id="-".join(words), marks=marks)
+                    )
     return out
 
 
-@pytest.mark.parametrize(("name", "args", "target"), runs())
-def test_example(name: str, args: tuple[Any, ...], target: str) -> None:
-    result = example(name).run(*args, target)
+@pytest.mark.parametrize(("name", "args", "target", "style"), runs(TARGETS, ragged=False))
+def test_example(name: str, args: tuple[Any, ...], target: str, style: dict[str, str]) -> None:
+    result = example(name).run(*args, target, **style)
     assert result.ok, result.line()
 
 
 def test_every_example_is_tested() -> None:
     programs = {p.stem for p in FOLDER.glob("*.py")} - {"harness", "demo"}
-    assert programs == set(NAMES)
+    assert programs == set(DTYPES) == set(RAGGED)
 
 
-# Large and ragged: no extent divides a tile, no row of 16-bit elements starts at 16 bytes. The
-# simulator is too slow for them; what it runs above takes the same paths.
-RAGGED = {
-    "elementwise_add": [((1 << 24) + 3,)],
-    "softmax": [(4095, 4097)],
-    "matmul": [(4095, 4097, 1001)],
-    "matmul_dynamic": [(4095, 4097, 1001)],
-    "flash_attention": [(1, 4095, 3, 128)],
-}
-
-
-@pytest.mark.parametrize("name", [n for n in NAMES if n != "flash_attention"])
+@pytest.mark.parametrize("name", [n for n in DTYPES if n != "flash_attention"])
 def test_large_and_ragged_on_the_cpu(name: str) -> None:
-    for shape in RAGGED[name]:
-        result = example(name).run(*shape, "float32", "llvm")
-        assert result.ok, result.line()
-
-
-def on_the_gpu() -> list[Any]:
-    """(example, arguments of its `run`): every dtype, small shapes and large ragged ones."""
-    return [
-        pytest.param(name, (*shape, *more, dtype), id=f"{name}-{shape}{more}-{dtype}")
-        for name in NAMES
-        for shape in (*example(name).SHAPES, *RAGGED[name])
-        for more in (((False,), (True,)) if name == "flash_attention" else ((),))
-        for dtype in DTYPES[name]
-    ]
+    for args in arguments(name, RAGGED[name])[:: len(DTYPES[name])]:
+        for style in styles(name):
+            result = example(name).run(*args, "llvm", **style)
+            assert result.ok, result.line()
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize(("name", "args"), on_the_gpu())
-def test_on_the_gpu(name: str, args: tuple[Any, ...]) -> None:
-    result = example(name).run(*args, "cuda")
+@pytest.mark.parametrize(("name", "args", "target", "style"), runs(("cuda",), ragged=True))
+def test_on_the_gpu(name: str, args: tuple[Any, ...], target: str, style: dict[str, str]) -> None:
+    result = example(name).run(*args, target, **style)
     assert result.ok, result.line()
