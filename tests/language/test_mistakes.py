@@ -117,7 +117,9 @@ def test_errors_of_a_class_of_the_user() -> None:
             with T.Kernel(1, threads=32):
                 fail()
 
+    assert isinstance(caught.value, NoDefault)
     assert isinstance(caught.value.__cause__, NoDefault)
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
 
 
 def test_named_barriers_on_a_cpu() -> None:

@@ -87,11 +87,8 @@ class Flow(Logic):
             self._check_target(iterable, names, structured, frozenset(escaping))
             region = Place(iterable.region, frozenset(escaping), t.span())
             return self._runtime_loop(iterable, names, structured, region)
-        if (
-            isinstance(iterable, Var)
-            and t.launch
-            and iterable in t.launch.thread_vars + t.launch.block_vars
-        ):
+        launch_vars = t.launch.thread_vars + t.launch.block_vars if t.launch else ()
+        if any(iterable is v for v in launch_vars):
             return iter([iterable])
         if isinstance(iterable, (Expr, VarRef, Buffer, Region)):
             raise t.error(

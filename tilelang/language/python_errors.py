@@ -2,15 +2,16 @@
 """Errors that Python itself, or another library, raises while a kernel is traced.
 
 In: such an exception and the user's line. Out: a LanguageError that is at the same time an
-exception of Python's class, so that whoever expects that still gets it. The frequent mistakes are
-told by Python's words and get a way out of their own.
+exception of the class that was raised, so that whoever expects that still gets it. The frequent
+mistakes are told by Python's words and get a way out of their own.
 """
 
 from __future__ import annotations
 
-import builtins
 import re
+import sys
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from tilelang.errors import LanguageError, Span
 
@@ -73,27 +74,42 @@ def of_python(error: Exception, span: Span | None) -> LanguageError:
 
     def error_of(made: Any) -> LanguageError:
         out: LanguageError = made(f"{what}", code="TL0189", span=span, help=help)
+        for name, value in vars(error).items():  # what the user's class holds besides its text
+            vars(out).setdefault(name, value)
         return out
 
     try:
         return error_of(_class_for(type(error)))
-    except TypeError:  # a class that cannot be joined, or is made of something else than a text
+    except TypeError:  # a class that cannot be joined with ours
         return error_of(LanguageError)
 
 
-_CLASSES: dict[type, Any] = {}
+_CLASSES: WeakKeyDictionary[type, Any] = WeakKeyDictionary()
 
 
-def _class_for(raised: type) -> Any:
-    """LanguageError and the nearest class of Python's above `raised`."""
-    kind = next(c for c in raised.__mro__ if c.__module__ == builtins.__name__)
+def _class_for(kind: type) -> Any:
+    """LanguageError and `kind`, so that an `except` clause for either catches it. (The initialiser
+    of `kind` is not called: the text is made already.)"""
     if kind in (Exception, RuntimeError, StopIteration):
         return LanguageError
     found = _CLASSES.get(kind)
     if found is None:
-        members = {"__reduce__": lambda self: (_again, (kind, self.message), self.__dict__)}
+        members = {
+            "__reduce__": lambda self: (_again, (_importable(kind), self.message), vars(self))
+        }
         found = _CLASSES[kind] = type(f"Kernel{kind.__name__}", (LanguageError, kind), members)
     return found
+
+
+def _importable(kind: type) -> type:
+    """The nearest class that another process can find by its name."""
+    for c in kind.__mro__:
+        place: Any = sys.modules.get(c.__module__)
+        for name in c.__qualname__.split("."):
+            place = getattr(place, name, None)
+        if place is c:
+            return c
+    return Exception
 
 
 def _again(kind: type, message: str) -> Any:
