@@ -34,13 +34,14 @@ extern "C" __global__ void NAME(int* A) {
 
 
 def test_lines_keep_their_numbers() -> None:
+    """All lines up to the next #line come from the one statement that it names."""
     text = 'a\n#line 7 "user.py"\nb\nc\n#line 3\nd\n'
     host = host_source(text, [], "kernel.cu")
     lines = host.text.split("\n")
     first = lines.index('#line 1 "kernel.cu"') + 1
     assert lines[first : first + 6] == ["a", "", "b", "c", "", "d"]
     assert host.user_lines == {
-        3: ("user.py", 7), 4: ("user.py", 8), 6: ("user.py", 3), 7: ("user.py", 4),
+        3: ("user.py", 7), 4: ("user.py", 7), 6: ("user.py", 3), 7: ("user.py", 3),
     }  # fmt: skip
 
 

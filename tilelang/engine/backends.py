@@ -9,7 +9,7 @@ CPU user never loads a CUDA compiler.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tilelang.errors import OptionError, did_you_mean
@@ -46,6 +46,11 @@ def _cuda_source(kernels: Sequence[Kernel], target: Target, options: Options) ->
     from tilelang.codegen.cuda import cuda_source
 
     return cuda_source(kernels, target.arch, options)
+
+
+def _sim_source(kernels: Sequence[Kernel], target: Target, options: Options) -> str:
+    """The same text; the simulator names the user's lines."""
+    return _cuda_source(kernels, target, replace(options, line_directives=True))
 
 
 def _compile_cuda(module: DeviceModule, target: Target, options: Options) -> None:
@@ -119,7 +124,7 @@ BACKENDS: dict[str, Backend] = {
     row.kind: row
     for row in (
         Backend("cuda", _cuda_source, _compile_cuda, False, _cuda_versions, _ON_CUDA),
-        Backend("cuda-sim", _cuda_source, _compile_sim, False, _sim_versions, ("sim",)),
+        Backend("cuda-sim", _sim_source, _compile_sim, False, _sim_versions, ("sim",)),
         Backend("llvm", _llvm_source, _compile_llvm, True, _llvm_versions, _ON_CPU),
         Backend("c", _c_source, _compile_c, True, _c_versions, _ON_CPU),
     )

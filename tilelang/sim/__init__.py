@@ -10,5 +10,9 @@ from .build import build
 from .device import run_program, tensor_map
 from .module import SimModule
 from .report import SimReport
+from .session import Session, session, use_session
 
-__all__ = ["SimModule", "SimReport", "build", "run_program", "tensor_map"]
+__all__ = [
+    "Session", "SimModule", "SimReport", "build", "run_program", "session", "tensor_map",
+    "use_session",
+]  # fmt: skip

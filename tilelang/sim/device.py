@@ -65,7 +65,7 @@ def tensor_map(
 
 
 def run_program(
-    program: HostProgram, module: SimModule, args: Sequence[Any], check: bool = True
+    program: HostProgram, module: SimModule, args: Sequence[Any], check: bool | None = None
 ) -> tuple[list[Any], list[SimReport]]:
     """Runs all launches of a program. `args`: values for the parameters that are not outputs.
 

@@ -12,7 +12,7 @@ from tilelang.errors import InternalError
 
 from .toolchain import build_once, host_compiler, run_compiler, runtime_folder
 
-__all__ = ["COUNTERS", "Range", "Request", "Site", "runtime_library"]
+__all__ = ["COUNTERS", "SITE_KINDS", "Range", "Request", "Site", "runtime_library"]
 
 RUNTIME_FOLDER = Path(__file__).parent / "runtime"
 _INCLUDE_FOLDER = Path(__file__).parent / "include"
@@ -40,6 +40,26 @@ COUNTERS = (
     "mbarrier_waits",
     "atomics",
     "flops",
+    "flops_tf32",
+    "flops_narrow",
+    "flops_double",
+    "wgmma_shared_bytes",
+)
+
+# SiteKind of `runtime/report.h`, in its order.
+SITE_KINDS = (
+    "global read",
+    "global write",
+    "shared read",
+    "shared write",
+    "mma",
+    "wgmma",
+    "barrier",
+    "mbarrier wait",
+    "atomic",
+    "TMA load",
+    "TMA store",
+    "shuffle",
 )
 
 
@@ -51,6 +71,8 @@ class Range(ctypes.Structure):
         ("bytes", ctypes.c_uint64),
         ("name", ctypes.c_char_p),
         ("writable", ctypes.c_int),
+        ("read", ctypes.c_uint64),
+        ("written", ctypes.c_uint64),
     )
 
 
@@ -59,7 +81,7 @@ class Site(ctypes.Structure):
 
     _fields_ = (
         ("site", ctypes.c_uint32),
-        ("flags", ctypes.c_uint32),
+        ("kind", ctypes.c_uint32),
         ("requests", ctypes.c_uint64),
         ("bytes", ctypes.c_uint64),
         ("units", ctypes.c_uint64),
@@ -89,6 +111,7 @@ class Request(ctypes.Structure):
         ("sites", ctypes.POINTER(Site)),
         ("site_capacity", ctypes.c_int),
         ("site_count", ctypes.c_int),
+        ("blocks_done", ctypes.c_uint64),
     )
 
 

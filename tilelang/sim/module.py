@@ -8,6 +8,7 @@ says what the kernel does wrong and on which line.
 from __future__ import annotations
 
 import ctypes
+import math
 import re
 import time
 from collections.abc import Sequence
@@ -16,16 +17,17 @@ from typing import Any
 
 from tilelang.errors import ArgumentValueError, SimulatorError
 
-from .library import COUNTERS, Range, Request, Site, runtime_library
+from .library import COUNTERS, SITE_KINDS, Range, Request, Site, runtime_library
 from .lines import LINE_SITE, LineTable
-from .report import SimReport, SiteReport
+from .registers import declared_registers
+from .report import SimReport, SiteReport, TensorReport
+from .session import session
 from .source import HostSource, entry_name
 
 __all__ = ["SimModule"]
 
 _SITE = re.compile(r" ?\{(line|code):([0-9a-f]+)\}")
 _ERROR_BYTES = 4096
-DEFAULT_TIME_LIMIT = 300.0
 _MAX_SITES = 1024
 _MAX_THREADS = 1024
 _MAX_SHARED = 227 * 1024
@@ -48,20 +50,24 @@ class SimModule:
         smem: int,
         args: Sequence[Any],
         ranges: Sequence[tuple[int, int, str, bool]] = (),
-        check: bool = True,
-        traffic: bool = False,
-        host_threads: int = 1,
-        time_limit: float = DEFAULT_TIME_LIMIT,
+        check: bool | None = None,
+        traffic: bool | None = None,
+        host_threads: int | None = None,
+        time_limit: float | None = None,
+        arch: int = 80,
     ) -> SimReport:
-        """Runs one kernel to its end.
+        """Runs one kernel to its end. What is None is as the session has it.
 
         args: ctypes values (c_void_p, c_int, a tensor map, …) in the order of the parameters.
         ranges: (address, bytes, name, writable) of all global memory that the kernel may access.
         traffic: count bank conflicts and sectors of every access, which takes longer.
-        time_limit: seconds after which the kernel is stopped; 0 for none.
+        host_threads: that blocks run on. time_limit: seconds after which the kernel is stopped; 0
+        for none.
         """
+        now = session()
         self._check_launch(kernel, _three(grid), _three(block), smem)
-        report = SimReport(kernel, _three(grid), _three(block), smem)
+        report = SimReport(kernel, _three(grid), _three(block), smem, arch=arch)
+        report.registers = declared_registers(self.lines.host.text, kernel, math.prod(report.block))
         if 0 in report.grid:
             return report
         pointers = (ctypes.c_void_p * max(1, len(args)))(*(ctypes.addressof(a) for a in args))
@@ -72,19 +78,30 @@ class SimModule:
         entry = ctypes.cast(getattr(self._library, entry_name(kernel)), ctypes.c_void_p).value
         request = Request(
             entry=entry, args=ctypes.addressof(pointers), grid=report.grid, block=report.block,
-            shared_bytes=smem, check=check, count_traffic=traffic, host_threads=host_threads,
-            time_limit=time_limit, ranges=(Range * max(1, len(rows)))(*rows), range_count=len(rows),
+            shared_bytes=smem, check=now.check if check is None else check,
+            count_traffic=now.traffic if traffic is None else traffic,
+            host_threads=min(host_threads or now.host_threads, math.prod(report.grid)),
+            time_limit=now.time_limit if time_limit is None else time_limit,
+            ranges=(Range * max(1, len(rows)))(*rows), range_count=len(rows),
             error=ctypes.addressof(error), error_kind=ctypes.addressof(kind),
             error_size=_ERROR_BYTES, counters=counters, sites=sites, site_capacity=_MAX_SITES,
         )  # fmt: skip
         start = time.perf_counter()
-        failed = runtime_library().tlsim_launch(ctypes.byref(request))
+        with now.watching(report, request):
+            failed = runtime_library().tlsim_launch(ctypes.byref(request))
         report.seconds = time.perf_counter() - start
-        if failed:
-            text = error.value.decode(errors="replace")
-            raise self._error(kernel, kind.value.decode(), text)
         report.counters = dict(zip(COUNTERS, counters, strict=True))
         report.sites = self._site_reports(sites[: request.site_count])
+        if request.count_traffic:
+            report.tensors = tuple(
+                TensorReport(r.name.decode(), r.bytes, r.read, r.written)
+                for r in request.ranges[: len(rows)]
+            )
+        if failed:
+            fault = self._error(kernel, kind.value.decode(), error.value.decode(errors="replace"))
+            now.faults.append(fault)
+            raise fault
+        now.reports.append(report)
         return report
 
     def _check_launch(
@@ -110,7 +127,7 @@ class SimModule:
     def _site_reports(self, sites: Sequence[Site]) -> tuple[SiteReport, ...]:
         line_of = self.lines.of_sites(s.site for s in sites)
         rows = [_site_report(s, line_of[s.site], self.lines) for s in sites]
-        return tuple(sorted(rows, key=lambda s: (s.line, s.memory, s.writes)))
+        return tuple(sorted(rows, key=lambda s: (s.line, s.kind)))
 
     def _error(self, kernel: str, kind: str, text: str) -> SimulatorError:
         """The runtime's report with lines instead of sites."""
@@ -137,17 +154,8 @@ def _site_of(match: re.Match[str]) -> int:
 
 
 def _site_report(s: Site, line: int, lines: LineTable) -> SiteReport:
-    memory = "shared" if s.flags & 2 else "global"
-    return SiteReport(
-        line,
-        lines.user_span(line),
-        memory,
-        bool(s.flags & 1),
-        s.requests,
-        s.bytes,
-        s.units,
-        s.ideal,
-    )
+    kind, span = SITE_KINDS[s.kind], lines.user_span(line)
+    return SiteReport(line, span, kind, s.requests, s.bytes, s.units, s.ideal)
 
 
 def _three(extents: Sequence[int]) -> tuple[int, int, int]:

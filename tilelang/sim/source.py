@@ -58,18 +58,19 @@ def host_source(source: str, kernels: Sequence[str], file: str) -> HostSource:
 
 
 def _take_line_directives(source: str) -> tuple[dict[int, tuple[str, int]], list[str]]:
-    """The user's line of each generated line, and the text with #line directives made empty."""
+    """The user's line of each generated line, and the text with #line directives made empty. All
+    lines up to the next directive come from the one statement that it names."""
     table: dict[int, tuple[str, int]] = {}
     lines = source.split("\n")
-    file, offset, active = "", 0, False
+    place: tuple[str, int] | None = None
     for number, text in enumerate(lines, 1):
         directive = _LINE.match(text)
         if directive:
-            file = directive[2] if directive[2] is not None else file
-            offset, active = int(directive[1]) - number - 1, True
+            file = directive[2] if directive[2] is not None else place[0] if place else ""
+            place = (file, int(directive[1]))
             lines[number - 1] = ""
-        elif active:
-            table[number] = (file, number + offset)
+        elif place is not None:
+            table[number] = place
     return table, lines
 
 

@@ -21,7 +21,10 @@ from . import cpu as _cpu
 from .cuda import ARCHES, CudaArch, find_arch
 from .detect import cuda_devices, has_cuda_compiler
 
-__all__ = ["ARCHES", "KINDS", "CudaArch", "Target", "canon_target_host", "determine_target"]
+__all__ = [
+    "ARCHES", "KINDS", "CudaArch", "Target", "canon_target_host", "determine_target",
+    "simulate_cuda",
+]  # fmt: skip
 
 KINDS = ("cuda", "cuda-sim", "llvm", "c")
 _OPTIONS = {
@@ -30,6 +33,18 @@ _OPTIONS = {
 # What a simulated device, or compiling for CUDA where there is no device, means without an arch.
 _DEFAULT_ARCH = "sm_80"
 _stack: ContextVar[tuple[Target, ...]] = ContextVar("tilelang_targets", default=())
+
+
+class simulate_cuda:
+    """`with simulate_cuda():` — target cuda means the simulator in the whole process."""
+
+    on = False
+
+    def __enter__(self) -> None:
+        simulate_cuda.on = True
+
+    def __exit__(self, *exc: object) -> None:
+        simulate_cuda.on = False
 
 
 class Target:
@@ -48,6 +63,8 @@ class Target:
         kind, options = _parse(spec)
         if kind == "auto":
             return _automatic()
+        if kind == "cuda" and simulate_cuda.on:
+            kind = "cuda-sim"
         if arch is not None:
             options["arch"] = str(arch)
         _check_options(kind, options)

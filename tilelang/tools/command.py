@@ -40,12 +40,35 @@ def _parser() -> argparse.ArgumentParser:
     time = add("time", _time, "Time of each pass for every kernel that a program compiles.")
     time.add_argument("file", type=Path, help="a Python program; it is run as a script")
     time.add_argument("rest", nargs=argparse.REMAINDER, help="its arguments")
+    _add_simulate(add("simulate", _simulate, "A program with its CUDA kernels on a simulated GPU."))
     cache = add("cache", _cache, "List or remove the kernels on disk.")
     cache.add_argument("action", choices=("ls", "clear"))
     docs = add("docs", _docs, "Write the generated tables of the documentation.")
     docs.add_argument("folder", nargs="?", type=Path, default=Path("docs/generated"))
     docs.add_argument("--check", action="store_true", help="only say whether they are current")
     return parser
+
+
+def _add_simulate(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("file", type=Path, help="a Python program; it is run as a script")
+    verb.add_argument("rest", nargs=argparse.REMAINDER, help="its arguments")
+    verb.add_argument("--arch", default="sm_90a", help="of kernels that name none (%(default)s)")
+    verb.add_argument(
+        "--json", metavar="OUT", nargs="?", const="-", help="the report as JSON; - or none: stdout"
+    )
+    verb.add_argument("--jobs", type=int, default=0, help="host threads (all cores)")
+    verb.add_argument("--time-limit", type=float, default=300.0, help="seconds for a kernel; 0: no")
+    verb.add_argument("--no-check", action="store_true", help="do not look for faults")
+    verb.add_argument("--no-traffic", action="store_true", help="count no wavefronts and sectors")
+
+
+def _simulate(args: argparse.Namespace) -> int:
+    from .simulate import Settings, simulate_program
+
+    settings = Settings(
+        args.arch, args.json, args.jobs, args.time_limit, not args.no_check, not args.no_traffic
+    )
+    return simulate_program(args.file, args.rest, settings)
 
 
 def _env(args: argparse.Namespace) -> int:

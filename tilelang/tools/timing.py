@@ -4,22 +4,19 @@ it compiles are timed. Out: a table per kernel on standard output."""
 
 from __future__ import annotations
 
-import runpy
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tilelang.errors import ArgumentValueError
+from .script import check_script, run_script
 
 __all__ = ["time_program"]
 
 
 def time_program(file: Path, arguments: Sequence[str]) -> int:
     """Runs the program as a script; its exit code."""
-    if not file.is_file():
-        raise ArgumentValueError(f"there is no file {file}", code="TL0980")
+    check_script(file)
     from tilelang.cache import disable_cache
     from tilelang.jit import kernel
 
@@ -34,16 +31,10 @@ def time_program(file: Path, arguments: Sequence[str]) -> int:
 
     disable_cache()
     module.lower = timed
-    saved = sys.argv, list(sys.path)
-    sys.argv, sys.path[:0] = [str(file), *arguments], [str(file.parent)]
     try:
-        runpy.run_path(str(file), run_name="__main__")
-    except SystemExit as stop:
-        return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+        return run_script(file, arguments)
     finally:
         module.lower = original
-        sys.argv, sys.path[:] = saved
-    return 0
 
 
 def _print(name: str, artifact: Any, seconds: float) -> None:

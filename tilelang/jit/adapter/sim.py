@@ -22,7 +22,7 @@ class SimKernelAdapter(BaseKernelAdapter):
     name = "sim"
 
     def make_func(self) -> Callable[..., Any]:
-        self.device = SimDevice(self.device_kernel_source, self.spec)
+        self.device = SimDevice(self.device_kernel_source, self.spec, self.target.arch)
         return with_outputs(self.spec, PythonLauncher(self.spec, self.device), on_cuda=False)
 
     @property
@@ -35,8 +35,10 @@ class SimDevice:
 
     device_type = CPU
 
-    def __init__(self, source: str, spec: CallSpec) -> None:
+    def __init__(self, source: str, spec: CallSpec, arch: int) -> None:
         from tilelang.sim import build
+
+        self._arch = arch
 
         self.reports: list[Any] = []
         self._module = build(source, [k.name for k in spec.kernels])
@@ -56,4 +58,5 @@ class SimDevice:
         if kernel.name == self._first:
             self.reports.clear()
         block, smem = kernel.block, kernel.dynamic_smem
-        self.reports.append(self._module.launch(kernel.name, grid, block, smem, args, ranges))
+        report = self._module.launch(kernel.name, grid, block, smem, args, ranges, arch=self._arch)
+        self.reports.append(report)

@@ -2,6 +2,8 @@
 // Atomic updates. Blocks may run on several host threads, so these are atomic on the host too.
 #include <string.h>
 
+#include <type_traits>
+
 #include "block.h"
 #include "number.h"
 #include "text.h"
@@ -17,6 +19,9 @@ T combine(T old, T value, int op) {
     case TLSIM_ATOMIC_MAX:
       return old != old ? value : value > old ? value : old;  // a NaN is ignored
     case TLSIM_ATOMIC_MIN: return old != old ? value : value < old ? value : old;
+    case TLSIM_ATOMIC_OR:
+      if constexpr (std::is_integral_v<T>) return static_cast<T>(old | value);
+      return value;
     default: return value;
   }
 }
@@ -28,7 +33,7 @@ void update(void* p, const void* value, void* old, int op, Load load, Store stor
   Word operand, seen = __atomic_load_n(word, __ATOMIC_RELAXED);
   memcpy(&operand, value, sizeof operand);
   const T x = load(operand);
-  while (true) {
+  while (op != TLSIM_ATOMIC_LOAD) {
     const Word next = op == TLSIM_ATOMIC_EXCHANGE ? operand : store(combine<T>(load(seen), x, op));
     if (__atomic_compare_exchange_n(word, &seen, next, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
       break;
@@ -54,11 +59,14 @@ void update_plain(void* p, const void* value, void* old, int op) {
 
 }  // namespace
 
+extern "C" void tlsim_memory_fence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+
 extern "C" void tlsim_atomic(void* p, const void* value, void* old, int op, int type, int line) {
   Fiber& self = *current;
   Block& block = *self.block;
   const size_t bytes = static_cast<size_t>(element_bytes(static_cast<TlsimType>(type)));
   ++block.counters.atomics;
+  block.count_event(at_line(line), kAtomicSite, bytes);
   if (reinterpret_cast<uintptr_t>(p) % bytes)
     block.fail(
         self, "misaligned",
@@ -68,9 +76,11 @@ extern "C" void tlsim_atomic(void* p, const void* value, void* old, int op, int 
   if (block.check) {
     Actor actor = block.actor_of(self, at_line(line));
     actor.atomic = true;
-    block.access(self, p, bytes, false, actor);  // its value is used: it must have been set
-    block.access(self, p, bytes, true, actor);
+    // Where its value is used it must have been set.
+    if (op != TLSIM_ATOMIC_EXCHANGE) block.access(self, p, bytes, false, actor);
+    if (op != TLSIM_ATOMIC_LOAD) block.access(self, p, bytes, true, actor);
   }
+  if (op == TLSIM_ATOMIC_LOAD) block.poll(self);
   switch (type) {
     case TLSIM_S8: return update_plain<int8_t, uint8_t>(p, value, old, op);
     case TLSIM_U8: return update_plain<uint8_t, uint8_t>(p, value, old, op);

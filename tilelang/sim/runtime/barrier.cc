@@ -62,7 +62,10 @@ void tlsim_sync_threads(int line) {
                       "must reach the same one",
                       self.id, site_text(at_line(line)).c_str(),
                       site_text(at_line(barrier.line)).c_str()));
-  if (barrier.arrived == 0) ++block.counters.barriers;
+  if (barrier.arrived == 0) {
+    ++block.counters.barriers;
+    block.count_event(at_line(line), kBarrierSite);
+  }
   arrive(block, self, barrier, block.alive, true, "sync_threads", 0, line);
 }
 
@@ -83,7 +86,10 @@ void tlsim_named_barrier(int id, int count, int waits, int line) {
                format("named barrier %d is used with count %d%s, but others came with count %u%s",
                       id, count, site_text(at_line(line)).c_str(), barrier.expected,
                       site_text(at_line(barrier.line)).c_str()));
-  if (barrier.arrived == 0) ++block.counters.named_barriers;
+  if (barrier.arrived == 0) {
+    ++block.counters.named_barriers;
+    block.count_event(at_line(line), kBarrierSite);
+  }
   arrive(block, self, barrier, static_cast<unsigned>(count), waits != 0, what, id, line);
 }
 }

@@ -235,9 +235,15 @@ struct Block {
   void count_access(Fiber& fiber, const void* p, size_t bytes, bool writes, Site site);
   void close_group(Site site, const LaneGroup& group);
   void close_groups();
-  SiteTraffic& traffic(Site site, bool shared, bool writes) {
-    return sites[static_cast<uint64_t>(site) << 2 | static_cast<uint64_t>(shared) << 1 |
-                 static_cast<uint64_t>(writes)];
+  SiteTraffic& traffic(Site site, unsigned kind) {
+    return sites[static_cast<uint64_t>(site) << 4 | kind];
+  }
+  // Something other than an access that the report names by its line.
+  void count_event(Site site, SiteKind kind, uint64_t bytes = 0) {
+    if (!count_traffic) return;
+    SiteTraffic& into = traffic(site, kind);
+    ++into.requests;
+    into.bytes += bytes;
   }
 
   // ---- units that need a hook at the end of a thread or of the block

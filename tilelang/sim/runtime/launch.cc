@@ -41,7 +41,9 @@ void work(Launch& launch, Watchdog& watchdog) {
     const TlsimDim3 index = {static_cast<unsigned>(i % columns),
                              static_cast<unsigned>(i / columns % rows),
                              static_cast<unsigned>(i / columns / rows)};
-    if (block.run(index)) continue;
+    const bool fine = block.run(index);
+    __atomic_add_fetch(launch.progress, 1, __ATOMIC_RELAXED);
+    if (fine) continue;
     std::lock_guard<std::mutex> guard(launch.mutex);
     if (launch.error.empty()) launch.error = block.error, launch.error_kind = block.error_kind;
     launch.stop = true;
@@ -56,6 +58,16 @@ void work(Launch& launch, Watchdog& watchdog) {
     total.units += traffic.units;
     total.ideal += traffic.ideal;
   }
+}
+
+// Words of a bit per sector that a range of these bytes may touch, wherever it begins.
+size_t words_of(size_t bytes) { return (bytes / kSectorBytes + 2) / 64 + 1; }
+
+uint64_t touched_bytes(const GlobalRange& range, int writes) {
+  uint64_t sectors = 0;
+  for (size_t i = 0; i < words_of(range.bytes); ++i)
+    sectors += static_cast<uint64_t>(__builtin_popcountll(range.touched[writes][i].load()));
+  return sectors * kSectorBytes;
 }
 
 // Finds the loaded object that holds the entry.
@@ -85,11 +97,12 @@ struct TlsimRange {
   uint64_t bytes;
   const char* name;
   int writable;
+  uint64_t read, written;  // results: bytes of distinct sectors
 };
 
 struct TlsimSite {
   uint32_t site;   // as in shadow.h
-  uint32_t flags;  // 1: writes, 2: shared memory
+  uint32_t kind;   // SiteKind
   sim::SiteTraffic traffic;
 };
 
@@ -101,7 +114,7 @@ struct TlsimRequest {
   uint64_t shared_bytes;
   int check, count_traffic, host_threads;
   double time_limit;
-  const TlsimRange* ranges;
+  TlsimRange* ranges;
   int range_count;
   char* error;  // text, cut to error_size
   char* error_kind;
@@ -109,6 +122,7 @@ struct TlsimRequest {
   uint64_t* counters;
   TlsimSite* sites;
   int site_capacity, site_count;
+  uint64_t blocks_done;  // grows while the kernel runs
 };
 
 int tlsim_counter_count() { return static_cast<int>(sizeof(sim::Counters) / sizeof(uint64_t)); }
@@ -127,9 +141,13 @@ int tlsim_launch(TlsimRequest* request) {
   dl_iterate_phdr(sim::find_code, &launch);
   for (int i = 0; i < request->range_count; ++i) {
     const TlsimRange& range = request->ranges[i];
-    launch.ranges.push_back(
-        {reinterpret_cast<uintptr_t>(range.begin), range.bytes, range.name, range.writable != 0});
+    launch.ranges.push_back({reinterpret_cast<uintptr_t>(range.begin), range.bytes, range.name,
+                             range.writable != 0, {}});
+    if (!launch.count_traffic) continue;
+    for (sim::Bits& bits : launch.ranges.back().touched)
+      bits.reset(new std::atomic<uint64_t>[sim::words_of(range.bytes)]());
   }
+  launch.progress = &request->blocks_done;
   {
     sim::Watchdog watchdog(launch);
     std::vector<std::thread> helpers;
@@ -141,8 +159,12 @@ int tlsim_launch(TlsimRequest* request) {
   memcpy(request->counters, &launch.total, sizeof(sim::Counters));
   for (const auto& [key, traffic] : launch.sites) {
     if (request->site_count == request->site_capacity) break;
-    request->sites[request->site_count++] = {static_cast<uint32_t>(key >> 2),
-                                             static_cast<uint32_t>(key & 3), traffic};
+    request->sites[request->site_count++] = {static_cast<uint32_t>(key >> 4),
+                                             static_cast<uint32_t>(key & 15), traffic};
+  }
+  for (int i = 0; i < request->range_count && launch.count_traffic; ++i) {
+    request->ranges[i].read = sim::touched_bytes(launch.ranges[static_cast<size_t>(i)], 0);
+    request->ranges[i].written = sim::touched_bytes(launch.ranges[static_cast<size_t>(i)], 1);
   }
   strncpy(request->error, launch.error.c_str(), static_cast<size_t>(request->error_size - 1));
   strncpy(request->error_kind, launch.error_kind.c_str(),

@@ -2,6 +2,7 @@
 // One kernel launch: what all its blocks share.
 #pragma once
 #include <atomic>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -11,12 +12,18 @@
 
 namespace sim {
 
+using Bits = std::unique_ptr<std::atomic<uint64_t>[]>;
+
 struct GlobalRange {  // memory that the kernel may access
   uintptr_t begin;
   size_t bytes;
   std::string name;
   bool writable;
+  Bits touched[2];  // sectors that were read, and written; if traffic is counted
 };
+
+constexpr unsigned kRangeShift = 48;  // user addresses are smaller
+constexpr size_t kSectorBytes = 32;  // the unit in which DRAM and L2 move data
 
 using Entry = void (*)(void* const* args);
 
@@ -38,6 +45,12 @@ struct Launch {
   std::string error, error_kind;
   Counters total{};
   TrafficTable sites;
+
+  // Where an address is in the ranges: a number of the range above its offset there.
+  uintptr_t place(uintptr_t address) const;
+  // Notes that the sectors of these bytes have been used.
+  void touch(uintptr_t place, size_t bytes, bool writes);
+  volatile uint64_t* progress = nullptr;  // blocks that have ended
 };
 
 double now();  // seconds

@@ -103,6 +103,7 @@ void tlsim_mbar_wait(void* bar, unsigned parity, int line) {
   Block& block = *self.block;
   MBarrier& barrier = block.mbarrier_at(self, bar, "mbar_wait", line);
   ++block.counters.mbarrier_waits;
+  block.count_event(at_line(line), kMbarrierSite);
   if (parity > 1)
     block.fail(self, "barrier",
                format("thread %u: mbar_wait%s for parity %u: it can be 0 or 1", self.id,

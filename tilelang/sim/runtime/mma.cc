@@ -120,7 +120,9 @@ void multiply(Block& block, Collective& collective, unsigned warp) {
   check_full(block, collective, warp);
   const TlsimMma& shape = *reinterpret_cast<const TlsimMma*>(collective.lane[0].value);
   ++block.counters.mma;
-  block.counters.flops += 2ull * static_cast<uint64_t>(shape.m * shape.n * shape.k);
+  const uint64_t flops = 2ull * static_cast<uint64_t>(shape.m * shape.n * shape.k);
+  add_flops(block.counters, shape.operand, flops);
+  block.count_event(at_line(collective.line), kMmaSite, flops);
   switch (shape.operand) {
     case TLSIM_F64: return multiply_doubles(collective);
     case TLSIM_S8: return multiply_bytes<int8_t>(collective, shape);
@@ -140,7 +142,7 @@ bool transposed(const Collective& collective) { return collective.lane[0].value 
 // Rows in different banks take one pass of the 128-byte wide memory; equal addresses are one
 // access.
 void count_conflicts(Block& block, const Collective& collective, bool writes) {
-  SiteTraffic& traffic = block.traffic(at_line(collective.line), true, writes);
+  SiteTraffic& traffic = block.traffic(at_line(collective.line), 2u | writes);
   ++traffic.requests;
   for (int i = 0; i < matrices(collective); ++i) {
     int rows_of_bank[8] = {}, passes = 1;

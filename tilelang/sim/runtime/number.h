@@ -9,6 +9,7 @@
 
 #include "../include/tlsim/api.h"
 #include "../include/tlsim/float16.h"
+#include "report.h"
 
 namespace sim {
 
@@ -37,6 +38,14 @@ inline int element_bytes(TlsimType type) {
     case TLSIM_F64: return 8;
     default: return 4;
   }
+}
+
+// Tensor cores have a rate for each width of operands.
+inline void add_flops(Counters& counters, TlsimType operand, uint64_t flops) {
+  counters.flops += flops;
+  if (operand == TLSIM_TF32) counters.flops_tf32 += flops;
+  if (operand == TLSIM_F64) counters.flops_double += flops;
+  if (element_bytes(operand) == 1) counters.flops_narrow += flops;
 }
 
 inline bool is_integer(TlsimType type) { return type <= TLSIM_U64; }

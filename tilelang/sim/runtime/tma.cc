@@ -111,6 +111,16 @@ void check_memory(Block& block, Fiber& fiber, const TmaOperation& op) {
   });
 }
 
+void count_box(Block& block, const TmaOperation& op) {
+  block.count_event(op.site, op.store ? kTmaStoreSite : kTmaLoadSite, box_bytes(op.map));
+  if (!block.count_traffic) return;
+  for_each_row(op, [&](size_t, unsigned char* global, size_t first, size_t end) {
+    if (global)
+      block.launch.touch(block.launch.place(reinterpret_cast<uintptr_t>(global + first)), end - first,
+                         op.store);
+  });
+}
+
 }  // namespace
 
 // An agent for a TMA operation; taken again once the operation has happened.
@@ -210,6 +220,7 @@ void tlsim_tma_load(void* dst, const TlsimTensorMap* map, void* bar, const int* 
     check_memory(block, self, op);
   }
   ++block.counters.tma_loads;
+  count_box(block, op);
   block.counters.tma_bytes += box_bytes(op.map);
   block.tma_queue.push_back(op);
   if (!barrier.waiting.empty()) block.tma_advance(self, op.barrier);  // somebody waits already
@@ -232,6 +243,7 @@ void tlsim_tma_store(const TlsimTensorMap* map, const void* src, const int* coor
     check_memory(block, self, op);
   }
   ++block.counters.tma_stores;
+  count_box(block, op);
   block.counters.tma_bytes += box_bytes(op.map);
   block.stores[self.id].open.push_back(op);
 }

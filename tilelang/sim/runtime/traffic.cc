@@ -6,12 +6,13 @@
 #include <algorithm>
 
 #include "block.h"
+#include "launch.h"
 
 namespace sim {
 
 namespace {
 
-constexpr size_t kBankBytes = 4, kBanks = 32, kSectorBytes = 32;
+constexpr size_t kBankBytes = 4, kBanks = 32;
 
 // Distinct pieces of `unit` bytes that the lanes [first, end) touch, sorted.
 unsigned distinct(const LaneGroup& group, unsigned first, unsigned end, size_t unit,
@@ -41,25 +42,43 @@ void add_shared(const LaneGroup& group, SiteTraffic& traffic) {
   }
 }
 
-void add_global(const LaneGroup& group, SiteTraffic& traffic) {
+void add_global(Launch& launch, const LaneGroup& group, SiteTraffic& traffic) {
   uintptr_t pieces[32 * 32];
   const unsigned sectors = distinct(group, 0, 32, kSectorBytes, pieces);
   traffic.units += sectors;
+  for (unsigned i = 0; i < sectors; ++i)
+    launch.touch(pieces[i] * kSectorBytes, kSectorBytes, group.writes);
   const unsigned bytes = distinct(group, 0, 32, 1, pieces);
   traffic.ideal += (bytes + kSectorBytes - 1) / kSectorBytes;
 }
 
 }  // namespace
 
+// Allocations begin at a sector, wherever the host has put them.
+uintptr_t Launch::place(uintptr_t address) const {
+  for (size_t i = 0; i < ranges.size(); ++i)
+    if (address - ranges[i].begin < ranges[i].bytes)
+      return (i + 1) << kRangeShift | (address - ranges[i].begin);
+  return address;
+}
+
+void Launch::touch(uintptr_t place, size_t bytes, bool writes) {
+  const size_t index = place >> kRangeShift;
+  if (index == 0 || index > ranges.size()) return;
+  const uintptr_t first = place & ((uintptr_t{1} << kRangeShift) - 1);
+  for (uintptr_t s = first / kSectorBytes; s <= (first + bytes - 1) / kSectorBytes; ++s)
+    ranges[index - 1].touched[writes][s / 64].fetch_or(1ull << s % 64, std::memory_order_relaxed);
+}
+
 void Block::close_group(Site site, const LaneGroup& group) {
-  SiteTraffic& into = traffic(site, group.shared, group.writes);
+  SiteTraffic& into = traffic(site, group.shared << 1 | group.writes);
   ++into.requests;
   into.bytes +=
       static_cast<uint64_t>(group.bytes) * static_cast<uint64_t>(__builtin_popcount(group.lanes));
   if (group.shared)
     add_shared(group, into);
   else
-    add_global(group, into);
+    add_global(launch, group, into);
 }
 
 void Block::count_access(Fiber& fiber, const void* p, size_t bytes, bool writes, Site site) {
@@ -75,7 +94,8 @@ void Block::count_access(Fiber& fiber, const void* p, size_t bytes, bool writes,
   group.writes = writes;
   group.bytes = static_cast<uint8_t>(bytes);
   group.lanes |= 1u << fiber.lane;
-  group.address[fiber.lane] = reinterpret_cast<uintptr_t>(p);
+  group.address[fiber.lane] = group.shared ? reinterpret_cast<uintptr_t>(p)
+                                           : launch.place(reinterpret_cast<uintptr_t>(p));
   while (!groups.open.empty() && (groups.open.front().lanes & warp.alive) == warp.alive) {
     close_group(site, groups.open.front());
     groups.open.pop_front();

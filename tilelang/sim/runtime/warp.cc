@@ -10,7 +10,8 @@ namespace sim {
 
 const char* op_name(int op) {
   static const char* const kNames[] = {"sync_warp", "shfl_idx", "shfl_xor", "shfl_up", "shfl_down",
-                                       "elect_one", "ldmatrix", "stmatrix", "mma"};
+                                       "elect_one", "ldmatrix", "stmatrix", "mma",       "ballot",
+                                       "match_any"};
   return kNames[op];
 }
 
@@ -129,6 +130,22 @@ void shuffle(Block&, Collective& collective, unsigned) {
   }
 }
 
+// PTX ISA, vote.sync.ballot and match.sync.any: lanes that do not take part count as 0.
+void vote(Block&, Collective& collective, unsigned) {
+  const bool match = collective.op == kMatch;
+  for (unsigned lane = 0; lane < 32; ++lane) {
+    if (!(collective.arrived >> lane & 1)) continue;
+    unsigned bits = 0;
+    for (unsigned other = 0; other < 32; ++other)
+      if (collective.arrived >> other & 1) {
+        const uint64_t theirs = collective.lane[other].value;
+        bits |= static_cast<unsigned>(match ? theirs == collective.lane[lane].value : theirs != 0)
+                << other;
+      }
+    memcpy(collective.lane[lane].out, &bits, sizeof bits);
+  }
+}
+
 }  // namespace
 }  // namespace sim
 
@@ -150,8 +167,17 @@ uint64_t tlsim_shuffle(uint64_t value, int mode, int operand, int width, int lin
                             site_text(at_line(line)).c_str()));
   uint64_t result = value;
   ++self.block->counters.shuffles;
+  self.block->count_event(at_line(line), kShuffleSite, sizeof value);
   const uint64_t packed = static_cast<uint64_t>(width) << 32 | static_cast<uint32_t>(operand);
   meet(self, ~0u, kShuffle + mode, line, LaneOperand{&value, &result, nullptr, packed}, shuffle);
+  return result;
+}
+
+unsigned tlsim_vote(uint64_t value, int match, int line) {
+  Fiber& self = *current;
+  unsigned result = 0;
+  ++self.block->counters.shuffles;
+  meet(self, ~0u, match ? kMatch : kBallot, line, LaneOperand{&value, &result, nullptr, value}, vote);
   return result;
 }
 

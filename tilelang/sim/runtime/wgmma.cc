@@ -226,7 +226,11 @@ void execute(Block& block, Warpgroup& group, unsigned count) {
       multiply_floats(block, op, s);
     if (i + 1 == count || !same_accumulators(op, group.operations[i + 1])) exchange(op, s, true);
     ++block.counters.wgmma;
-    block.counters.flops += 2ull * kRows * static_cast<uint64_t>(op.shape.n * op.shape.k);
+    const uint64_t flops = 2ull * kRows * static_cast<uint64_t>(op.shape.n * op.shape.k);
+    add_flops(block.counters, op.shape.operand, flops);
+    block.counters.wgmma_shared_bytes +=
+        32ull * static_cast<uint64_t>(op.shape.n + (op.a[0] ? 0 : kRows));
+    block.count_event(at_line(op.line), kWgmmaSite, flops);
   }
   group.operations.erase(group.operations.begin(), group.operations.begin() + count);
   group.first += count;

@@ -22,6 +22,24 @@ namespace tl {
 TLSIM_ATOMIC(atomic_add, TLSIM_ATOMIC_ADD)
 TLSIM_ATOMIC(atomic_max, TLSIM_ATOMIC_MAX)
 TLSIM_ATOMIC(atomic_min, TLSIM_ATOMIC_MIN)
+TLSIM_ATOMIC(atomic_or, TLSIM_ATOMIC_OR)
 #undef TLSIM_ATOMIC
+
+template <class T>
+TLSIM_FN T atomic_load(T* p, TLSIM_LINE) {
+  T old = {};
+  tlsim_atomic(p, &old, &old, TLSIM_ATOMIC_LOAD, sim_type<T>, line);
+  return old;
+}
+template <class T>
+TLSIM_FN void atomic_store(T* p, T value, TLSIM_LINE) {
+  T old;
+  tlsim_atomic(p, &value, &old, TLSIM_ATOMIC_EXCHANGE, sim_type<T>, line);
+}
+// Threads of a block take turns; blocks on other host threads see what a fence of the host orders.
+template <int order>
+TLSIM_FN void memory_fence() {
+  tlsim_memory_fence();
+}
 
 }  // namespace tl

@@ -36,6 +36,12 @@ template <class T>
 TLSIM_FN T warp_uniform(T x, TLSIM_LINE) {
   return sim_shuffle(x, TLSIM_SHFL_IDX, 0, 32, line);
 }
+TLSIM_FN u32 ballot(bool predicate, TLSIM_LINE) { return tlsim_vote(predicate, 0, line); }
+template <class T>
+TLSIM_FN u32 match_any(T x, TLSIM_LINE) {
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8, "match.sync compares 32 or 64 bits");
+  return tlsim_vote(static_cast<u64>(x), 1, line);
+}
 TLSIM_FN bool elect_one(TLSIM_LINE) { return tlsim_elect_one(line) != 0; }
 
 }  // namespace tl

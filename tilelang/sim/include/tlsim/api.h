@@ -46,7 +46,9 @@ enum TlsimAtomic : int {
   TLSIM_ATOMIC_ADD,
   TLSIM_ATOMIC_MAX,
   TLSIM_ATOMIC_MIN,
-  TLSIM_ATOMIC_EXCHANGE
+  TLSIM_ATOMIC_EXCHANGE,
+  TLSIM_ATOMIC_OR,
+  TLSIM_ATOMIC_LOAD
 };
 enum TlsimShuffle : int { TLSIM_SHFL_IDX, TLSIM_SHFL_XOR, TLSIM_SHFL_UP, TLSIM_SHFL_DOWN };
 
@@ -76,12 +78,15 @@ void tlsim_named_barrier(int id, int count, int waits, int line);
 void tlsim_sync_warp(unsigned mask, int line);
 uint64_t tlsim_shuffle(uint64_t value, int mode, int operand, int width, int line);
 int tlsim_elect_one(int line);
+// One bit per lane: with `match`, whose value is the caller's; else, whose value is not 0.
+unsigned tlsim_vote(uint64_t value, int match, int line);
 void tlsim_ldmatrix(void* dst, const void* row, int count, int trans, int line);
 void tlsim_stmatrix(void* row, const void* src, int count, int trans, int line);
 void tlsim_mma(const TlsimMma* shape, void* c, const void* a, const void* b, int line);
 
 // old and value point to one element.
 void tlsim_atomic(void* p, const void* value, void* old, int op, int type, int line);
+void tlsim_memory_fence();
 
 // cp.async
 void tlsim_cp_async(void* dst, const void* src, int bytes, int pred, int line);
