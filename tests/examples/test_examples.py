@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from tilelang.errors import ArgumentValueError
+
 FOLDER = Path(__file__).parents[2] / "examples"
 DTYPES: dict[str, tuple[str, ...]] = {
     "elementwise_add": ("float32", "bfloat16"),
@@ -92,14 +94,25 @@ def runs(targets: tuple[str, ...], ragged: bool) -> list[Any]:
         shapes = example(name).SHAPES + (RAGGED[name] if ragged else [])
         for args in arguments(name, shapes):
             for target in targets:
-                for style in styles(name):
-                    slow = target in SIMULATED and (name, args[0], args[-1]) in LARGE
-                    marks = [pytest.mark.slow] if slow else []
+                for n, style in enumerate(styles(name)):
+                    marks = [pytest.mark.slow] if slow(name, args, target, n) else []
                     words = [name, "x".join(map(str, args)), *style.values(), target.split("=")[-1]]
                     out.append(
                         pytest.param(name, args, target, style, id="-".join(words), marks=marks)
                     )
     return out
+
+
+def slow(name: str, args: tuple[Any, ...], target: str, style: int) -> bool:
+    """Does it take long, or say little that other runs do not say?
+
+    `llvm` runs everything. Elsewhere the second style runs with the first dtype, on two shapes."""
+    if target in SIMULATED and (name, args[0], args[-1]) in LARGE:
+        return True
+    if target == "llvm" or style == 0:
+        return False
+    first_two = any(args[: len(s)] == s for s in example(name).SHAPES[:2])
+    return not first_two or args[-1] != DTYPES[name][0]
 
 
 @pytest.mark.parametrize(("name", "args", "target", "style"), runs(TARGETS, ragged=False))
@@ -119,6 +132,20 @@ def test_large_and_ragged_on_the_cpu(name: str) -> None:
         for style in styles(name):
             result = example(name).run(*args, "llvm", **style)
             assert result.ok, result.line()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("name", DTYPES)
+def test_compiles_for_a_gpu(name: str, arch: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NVRTC compiles before the call is refused: its arrays are on the CPU."""
+    pytest.importorskip("nvidia.cu13")
+    program = example(name)
+    monkeypatch.setattr(example("harness"), "on_gpu", lambda target: False)
+    args = arguments(name, program.SHAPES)[0]
+    for style in styles(name):
+        with pytest.raises(ArgumentValueError, match="expected a tensor on a CUDA device"):
+            program.run(*args, f"cuda -arch={arch}", **style)
 
 
 @pytest.mark.gpu
