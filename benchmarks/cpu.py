@@ -169,6 +169,36 @@ def cold_compile(target: str) -> dict[str, float]:
     return {"seconds": time.perf_counter() - start, "cpu": time.process_time() - busy}
 
 
+def par_compile(target: str) -> dict[str, float]:
+    """Seconds of 42 light kernels, one after another and by `par_compile`, and processor seconds of
+    both (what one process burns, and what it and its workers burn)."""
+    from dataclasses import replace
+
+    import tilelang
+    from tilelang.cache import clear_cache
+    from tilelang.testing.kernels import ZOO
+
+    def busy() -> float:
+        return sum(os.times()[:4])
+
+    # The cache would take the second of two equal programs for the first one.
+    funcs = [replace(make(), name=f"{name}_{n}") for name, make in ZOO.items() for n in (0, 1)]
+    assert len(funcs) == 42
+    tilelang.compile(ZOO["add"](), target=target)  # compilers are loaded
+    start, used = time.perf_counter(), busy()
+    for func in funcs:
+        tilelang.compile(func, target=target)
+    middle, used_middle = time.perf_counter(), busy()
+    clear_cache()
+    again = time.perf_counter()
+    tilelang.par_compile(funcs, target=target)
+    end = time.perf_counter()
+    return {
+        "serial": middle - start, "serial cpu": used_middle - used, "together": end - again,
+        "together cpu": busy() - used_middle,
+    }  # fmt: skip
+
+
 def call_overhead() -> dict[str, float]:
     """Microseconds per call with four checked torch tensors on the CPU; of a tvm-ffi function that
     does nothing with them, and of a torch call."""
@@ -233,7 +263,8 @@ def cpu_gemm(which: str) -> dict[str, float]:
 
 
 MEASUREMENTS: dict[str, Callable[..., dict[str, float]]] = {
-    f.__name__: f for f in (cpu_gemm, lower_times, visits, cold_compile, call_overhead, import_time)
+    f.__name__: f
+    for f in (cpu_gemm, lower_times, visits, cold_compile, par_compile, call_overhead, import_time)
 }
 
 # ------------------------------------------------------------------------------ all of them
@@ -269,6 +300,13 @@ def bars() -> list[Bar]:
         t = repeated("cold_compile", target)
         note = f"processor {t['cpu']:.2f} s"
         add(f"cold compile of the matmul, {target}", t["seconds"], "s", limit, note=note)
+    for target in ("llvm", CUDA[-1]):
+        p = fresh("par_compile", target)
+        note = (
+            f"one by one {p['serial']:.1f} s; processor {p['together cpu']:.1f} s, one by one"
+            f" {p['serial cpu']:.1f} s"
+        )
+        add(f"par_compile of 42 light kernels, {target}", p["together"], "s", 12, note=note)
     c = repeated("call_overhead")
     note = f"tvm-ffi no-op {c['nothing']:.2f} us, torch.add(a, b, out=c) {c['torch']:.2f} us"
     add("call with 4 checked tensors, tvm_ffi on CPU", c["ours"], "us", 1.0, note=note)

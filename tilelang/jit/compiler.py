@@ -11,7 +11,7 @@ import functools
 import logging
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -25,10 +25,13 @@ from tilelang.target import canon_target_host, determine_target
 from .impl import JITImpl
 from .install import check_installation
 from .kernel import JITKernel
+from .pool import LoweringPool, processors
 
 __all__ = ["compile", "logger", "merged_options", "par_compile", "with_out_idx"]
 
 logger = logging.getLogger("tilelang")
+# Starting a process takes as long as lowering a few light kernels.
+_KERNELS_PER_PROCESS = 2
 OutIdx = int | Sequence[int] | None
 
 
@@ -143,7 +146,9 @@ def par_compile(
     num_workers: int | None = None,
     ignore_error: bool = False,
 ) -> list[JITKernel | None]:
-    """Compiles many functions at once, in order; with `ignore_error` a failure becomes None."""
+    """Compiles many functions at once, in order; with `ignore_error` a failure becomes None.
+    num_workers: threads, and at most as many processes; by default as many as there are processors.
+    """
     found = determine_target(target, return_object=True)
 
     def one(func: PrimFunc) -> JITKernel:
@@ -158,22 +163,42 @@ def par_compile(
 def run_in_threads(
     tasks: Sequence[Callable[[], Any]], num_workers: int | None, ignore_error: bool
 ) -> list[Any]:
-    """Results in order; device compilers run outside the interpreter lock."""
-    results: list[Any] = []
-    with ThreadPoolExecutor(num_workers, thread_name_prefix="tl-par-comp") as pool:
-        futures = [pool.submit(task) for task in tasks]
-        for done, future in enumerate(futures, 1):
-            try:
-                results.append(future.result())
-            except Exception as error:
-                if not ignore_error:
-                    for other in futures:
-                        other.cancel()
-                    raise
-                logger.warning("one of the functions did not compile: %s", error)
-                results.append(None)
-            _progress(done, len(futures))
-    return results
+    """Results in order. Threads wait for device compilers and for the processes that lower."""
+    if num_workers is not None and (isinstance(num_workers, bool) or num_workers < 1):
+        raise ArgumentValueError(
+            f"par_compile: num_workers must be 1 or more, got {num_workers}", code="TL0973"
+        )
+    size = min(len(tasks) // _KERNELS_PER_PROCESS, processors(), num_workers or len(tasks))
+    with (
+        LoweringPool(size) as pool,
+        ThreadPoolExecutor(num_workers, thread_name_prefix="tl-par-comp") as threads,
+    ):
+
+        def run(task: Callable[[], Any]) -> Any:
+            with pool.entered():
+                return task()
+
+        futures = [threads.submit(run, task) for task in tasks]
+        try:
+            return [_result(f, ignore_error, n, len(futures)) for n, f in enumerate(futures, 1)]
+        except BaseException:
+            for future in futures:
+                future.cancel()
+            pool.stop()
+            raise
+
+
+def _result(future: Future[Any], ignore_error: bool, number: int, total: int) -> Any:
+    """What a task gave; None if it failed and that is to be ignored."""
+    try:
+        result = future.result()
+    except Exception as error:
+        if not ignore_error:
+            raise
+        logger.warning("one of the functions did not compile: %s", error)
+        result = None
+    _progress(number, total)
+    return result
 
 
 def _progress(done: int, total: int) -> None:

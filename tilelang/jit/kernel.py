@@ -17,6 +17,7 @@ from tilelang.errors import ArgumentValueError, InternalError
 from tilelang.transform import PassContext
 
 from .adapter import adapter_class
+from .pool import lower_elsewhere
 
 if TYPE_CHECKING:
     from tilelang.ir import PrimFunc
@@ -68,12 +69,9 @@ class JITKernel:
             if self.prim_func is None:
                 raise InternalError("a kernel needs a function or an artifact")
             packed = adapter.needs_host_code
-            context = PassContext(self.target, self.options, opt_level=3, config=self.pass_configs)
-            with context, self.target:
-                artifact = lower(
-                    self.prim_func, self.target, self.target_host,
-                    enable_host_codegen=packed, enable_device_compile=packed,
-                )  # fmt: skip
+            artifact = lower_elsewhere(
+                self.prim_func, self.target, self.target_host, self.options, packed
+            ) or self._lower(self.prim_func, packed)
         self.params: list[KernelParam] = list(artifact.params or ())
         self.adapter = adapter(
             self.params, self.out_idx, self.target, self.prim_func, artifact.host_mod,
@@ -84,6 +82,14 @@ class JITKernel:
         if not adapter.traceable:
             type(self).__call__ = staticmethod(self.adapter.func)  # type: ignore[method-assign]
         return artifact
+
+    def _lower(self, func: PrimFunc, packed: bool) -> CompiledArtifact:
+        context = PassContext(self.target, self.options, opt_level=3, config=self.pass_configs)
+        with context, self.target:
+            return lower(
+                func, self.target, self.target_host,
+                enable_host_codegen=packed, enable_device_compile=packed,
+            )  # fmt: skip
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         """Runs the kernel: inputs in, the output (or the list of outputs) out."""
