@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .dtype import DType
-from .expr import Add, Const, Expr, Load, Sub, as_expr, binary, const
+from .expr import Add, Const, Expr, Load, Sub, as_expr, binary, call, const
 from .node import Node, node
 
 if TYPE_CHECKING:
@@ -114,6 +114,29 @@ class Buffer:
             out.append(acc)
             acc = acc * s
         return tuple(reversed(out))
+
+    def element(self, at: Any, base: Sequence[Any] = ()) -> Load:
+        """The element `at` places after the first one (after that at `base`), row-major."""
+        place = as_expr(at)
+        if base:
+            place = place + self._linear(base)
+        out: list[Expr] = []
+        for extent in reversed(self.shape[1:]):
+            out.append(place % extent)
+            place = place // extent
+        return Load(self, (place, *reversed(out)) if self.shape else ())
+
+    def _linear(self, indices: Sequence[Any]) -> Expr:
+        total: Expr = const(0)
+        for i, extent in zip(indices, self.shape, strict=True):
+            total = total * extent + as_expr(i)
+        return total
+
+    def access_ptr(self, access_mask: str | int = "rw", *, offset: Any = 0) -> Expr:
+        """A pointer to the element `offset` places after the first one, as an argument of an extern
+        call; the callee is taken to read and write all of the buffer, whatever `access_mask`
+        says."""
+        return call("address_of", [self.element(offset)])
 
     def whole(self) -> Region:
         return Region(self, tuple(const(0) for _ in self.shape), self.shape)

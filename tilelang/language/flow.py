@@ -15,7 +15,6 @@ from tilelang.ir import (
     If,
     Region,
     Stmt,
-    Var,
     While,
     const,
     logical_not,

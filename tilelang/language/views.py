@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from tilelang.errors import OptionError, ScopeError, ShapeError, TypeMismatchError
 from tilelang.ir import (
     Alloc,
     Buffer,
+    Call,
     Const,
     DType,
     Evaluate,
@@ -20,6 +21,7 @@ from tilelang.ir import (
     Var,
     call,
     const,
+    const_int,
 )
 
 from .hints import count
@@ -163,8 +165,9 @@ def access_ptr(
 ) -> Expr:
     """A pointer to a buffer (or an element of it), for an extern call.
 
-    ignore_last_ndim: so many of the last indices count as 0. Of the callee it is assumed that it
-    reads and writes the whole buffer, whatever access_type and the extents promise.
+    offset: so many elements further, row-major. ignore_last_ndim: so many of the last indices count
+    as 0. Of the callee it is assumed that it reads and writes the whole buffer, whatever
+    access_type and the extents promise.
     """
     t = current("T.access_ptr")
     if access_type not in _ACCESS:
@@ -174,16 +177,23 @@ def access_ptr(
             f"one of {', '.join(map(repr, _ACCESS))}",
             OptionError,
         )
-    if plain(offset) != 0 if isinstance(plain(offset), int) else True:
+    pointer = address_of(
+        _without_last(base, count(t, "T.access_ptr: ignore_last_ndim", ignore_last_ndim, 0))
+    )
+    further = operand(plain(offset), "T.access_ptr: offset")
+    if const_int(further) == 0:
+        return pointer
+    first: Any = cast(Call, pointer).args[0]
+    if first.buffer.strides is not None or not further.dtype.is_int:
         raise t.error(
-            "T.access_ptr: offset is not supported yet",
+            f"T.access_ptr: `{first.buffer.name}` with strides has no element at offset {further}"
+            if first.buffer.strides is not None
+            else f"T.access_ptr: the offset {further} is no integer",
             "TL0562",
             "index the buffer instead",
             OptionError,
         )
-    return address_of(
-        _without_last(base, count(t, "T.access_ptr: ignore_last_ndim", ignore_last_ndim, 0))
-    )
+    return address_of(first.buffer.element(further, first.indices))
 
 
 def _without_last(base: Any, ignored: int) -> Any:
