@@ -34,6 +34,7 @@ from tilelang.ir import (
     const,
     session,
 )
+from tilelang.ir.intrinsics import WGMMA_TYPES
 from tilelang.runtime.nvrtc import compile_cubin
 
 FAST = Options(fast_compile=True)
@@ -309,7 +310,10 @@ def test_wgmma_rows_compile() -> None:
 
 
 @pytest.mark.slow
-def test_all_wgmma_rows_compile() -> None:
+@pytest.mark.parametrize(("operand", "accumulator"), [(ab, c) for ab, _, c in WGMMA_TYPES])
+def test_all_wgmma_rows_compile(operand: str, accumulator: str) -> None:
+    names = [n for n in WGMMA if f"_{operand}_{accumulator}_" in n]
+    assert names
     with session():
-        source = cuda_source([wgmma_kernel(WGMMA)], 90, FAST)
+        source = cuda_source([wgmma_kernel(names)], 90, FAST)
     compile_cubin(source, "sm_90a", FAST, device_headers(source))

@@ -51,9 +51,9 @@ def _array(b: Buffer, rng: Any) -> Any:
     return np.ascontiguousarray(array.T).T if b.strides is not None else array
 
 
-def stages(func: PrimFunc, target: str) -> dict[str, Any]:
+def stages(func: PrimFunc, target: str, options: Options | None = None) -> dict[str, Any]:
     """The function after each pass that gives it another form."""
     seen: dict[str, Any] = {}
-    ctx = PassContext(Target(target), Options())
+    ctx = PassContext(Target(target), options or Options())
     run_passes(own_copy(func), ctx, PIPELINE, lambda name, f: seen.update({name: f}))
     return {name: f for name, f in seen.items() if name in STAGES}

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Warpgroup matrix instructions: 64 x n x 16 products of shared memory (and registers), in groups.
+"""Warpgroup matrix instructions: 64 x n x (32 bytes) products of shared memory and registers, in
+groups.
 
 A product is computed when the wait that covers it is reached, from what shared memory holds then:
 a wait that is too weak gives old accumulators, a buffer refilled too early wrong operands. For
@@ -20,10 +21,19 @@ from tilelang.ir import DType
 
 __all__ = ["WarpgroupUnit", "encode"]
 
-_M, _K = 64, 16
+_M, _STEP_BYTES = 64, 32
 _ADDRESS, _FIELD = 0x3FFF, 14  # 16-byte units
 _WIDTH = {0: 0, 1: 128, 2: 64, 3: 32}  # bytes of a swizzled row, by the descriptor's code
-_TYPES = {"f16": "float16", "bf16": "bfloat16"}
+_TYPES = {
+    "f16": "float16",
+    "bf16": "bfloat16",
+    "tf32": "float32",
+    "s8": "int8",
+    "u8": "uint8",
+    "e4m3": "float8_e4m3fn",
+    "e5m2": "float8_e5m2",
+}
+_TF32_MASK = np.uint32(0xFFFFE000)  # the bits of a float32 that tf32 looks at
 
 
 def encode(address: int, lbo: int, sbo: int, swizzle: int) -> int:
@@ -56,50 +66,71 @@ class WarpgroupUnit:
             self.open.append(self._product(kind, args))
 
     def _product(self, kind: str, args: list[Any]) -> Callable[[], None]:
-        found = re.fullmatch(r"wgmma_m64n(\d+)k16_(\w+)_(\w+)_(ss|rs)", kind)
+        found = re.fullmatch(r"wgmma_m64n(\d+)k\d+_(\w+)_(\w+)_(ss|rs)", kind)
         if found is None or len(args) != 128:
             raise InternalError(f"{kind} by {len(args)} threads cannot be interpreted")
         n, form = int(found[1]), found[4]
         dtype = DType(_TYPES[found[2]]).as_numpy()
+        wide = np.int32 if found[3] == "s32" else np.float32
         trans_a, trans_b, _, a0, b0, scale = args[0]
 
         def compute() -> None:
-            a = self._from_registers(args) if form == "rs" else self._matrix(a0, _M, trans_a, dtype)
+            a = (
+                _from_registers(args, dtype)
+                if form == "rs"
+                else self._matrix(a0, _M, trans_a, dtype)
+            )
             b = self._matrix(b0, n, trans_b, dtype)
-            product = a.astype(np.float32) @ b.astype(np.float32).T
+            product = _seen(a, found[2]).astype(wide) @ _seen(b, found[2]).astype(wide).T
             for t, thread in enumerate(args):
                 d = thread[2].span(0, n // 2)
                 rows, columns = _c_places(t, n)
-                d[:] = product[rows, columns] + (d.astype(np.float32) if scale else 0)
+                d[:] = product[rows, columns] + (d.astype(wide) if scale else 0)
 
         return compute
 
-    def _from_registers(self, args: list[Any]) -> Any:
-        out = np.zeros((_M, _K), np.float32)
-        for t, thread in enumerate(args):
-            out[_c_places(t, _K)] = thread[3].span(0, 8)
-        return out
-
     def _matrix(self, desc: int, rows: int, transposed: int, dtype: Any) -> Any:
-        """rows x 16 elements (of M or N, by K) that a descriptor names."""
+        """rows x 32 bytes (of M or N, by K) that a descriptor names."""
         start = (desc & _ADDRESS) << 4
         lbo = (desc >> 16 & _ADDRESS) << 4
         sbo = (desc >> 32 & _ADDRESS) << 4
-        width = _WIDTH[desc >> 62 & 3]
-        r, k = np.arange(rows)[:, None], np.arange(_K)[None, :]
+        width, size = _WIDTH[desc >> 62 & 3], dtype.itemsize
+        r, k = np.arange(rows)[:, None], np.arange(_STEP_BYTES // size)[None, :]
         if transposed and width:
-            per = width // 2
-            at = r // per * lbo + r % per * 2 + k // 8 * sbo + k % 8 * width
+            per = width // size
+            at = r // per * lbo + r % per * size + k // 8 * sbo + k % 8 * width
         elif transposed:
             raise InternalError("an unswizzled transposed wgmma operand cannot be interpreted")
         elif width:
-            at = r // 8 * sbo + r % 8 * width + k * 2
+            at = r // 8 * sbo + r % 8 * width + k * size
         else:
-            at = r // 8 * sbo + r % 8 * 16 + k // 8 * lbo + k % 8 * 2
+            half = 16 // size
+            at = r // 8 * sbo + r % 8 * 16 + k // half * lbo + k % half * size
         address = start + at
         if width:
             address = address ^ ((address >> 7) & (width // 16 - 1)) << 4
-        return self.arena().view(dtype)[address // 2]
+        return self.arena().view(dtype)[address // size]
+
+
+def _from_registers(args: list[Any], dtype: Any) -> Any:
+    """The A operand: register r of a thread holds 4 bytes of row g + 8 (r & 1), the second half of
+    K from register 2 on."""
+    each = 4 // dtype.itemsize
+    out = np.zeros((_M, 8 * each), dtype)
+    for t, thread in enumerate(args):
+        values = thread[3].span(0, 4 * each).reshape(2, 2, each)
+        row, first = 16 * (t // 32) + t % 32 // 4, t % 4 * each
+        for half in range(2):
+            at = first + 4 * each * half
+            out[row, at : at + each], out[row + 8, at : at + each] = values[half]
+    return out
+
+
+def _seen(operand: Any, name: str) -> Any:
+    """What the tensor core sees of the operand: of a float32 it drops the low bits (tf32)."""
+    if name != "tf32":
+        return operand
+    return (np.ascontiguousarray(operand).view(np.uint32) & _TF32_MASK).view(np.float32)
 
 
 def _c_places(t: int, columns: int) -> tuple[Any, Any]:

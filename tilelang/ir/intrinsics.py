@@ -326,7 +326,17 @@ _MMA = [
     for m, n, k, ab, c, arch in MMA_SHAPES
 ]
 
-WGMMA_TYPES = (("f16", 16, "f32"), ("bf16", 16, "f32"), ("f16", 16, "f16"))
+WGMMA_TYPES = (
+    # operand, K, accumulator (PTX ISA, wgmma.mma_async)
+    ("f16", 16, "f32"),
+    ("f16", 16, "f16"),
+    ("bf16", 16, "f32"),
+    ("tf32", 8, "f32"),
+    ("s8", 32, "s32"),
+    ("u8", 32, "s32"),
+    ("e4m3", 32, "f32"),
+    ("e5m2", 32, "f32"),
+)
 _WGMMA = [
     Intrinsic(
         f"wgmma_m64n{n}k{k}_{ab}_{c}_{form}",
@@ -342,6 +352,7 @@ _WGMMA = [
     )
     for ab, k, c in WGMMA_TYPES
     for n in range(8, 257, 8)
+    if c != "s32" or n <= 24 or n % 16 == 0
     for form in ("ss", "rs")
 ]
 

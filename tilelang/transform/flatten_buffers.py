@@ -35,6 +35,7 @@ from tilelang.ir import (
     seq,
 )
 from tilelang.ir.dtype import INT32, INT64, DType
+from tilelang.layout import Layout
 
 from .manager import PassContext
 from .summary import statements
@@ -65,6 +66,9 @@ class _Flattener(Rewriter):
         if s.buffer.view_of is not None and self.flat_of(s.buffer) is self.flat_of(s.buffer.root()):
             return seq()  # accesses go to the root itself
         kept = {k: v for k, v in s.annotations.items() if k != "layout"}
+        layout = s.annotations.get("layout")
+        if isinstance(layout, Layout) and layout.swizzle is not None:  # hardware swizzles addresses
+            kept["align"] = layout.swizzle.period * s.buffer.dtype.bits // 8
         return Alloc(self.flat_of(s.buffer), kept, s.span)
 
     def visit_Load(self, e: Load) -> Expr:

@@ -50,7 +50,7 @@ from tilelang.layout import Fragment, FragmentTable, Layout, LayoutTable
 from tilelang.tileop.base import LowerContext, select
 from tilelang.tileop.distribute import LoopPlan, solve
 from tilelang.tileop.expand import expand
-from tilelang.tileop.gemm.mma import foreign_fragments
+from tilelang.tileop.gemm.foreign import foreign_fragments
 from tilelang.utils import prod
 
 from .fragment_access import FragmentAccess, fragment_accesses

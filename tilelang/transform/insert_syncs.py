@@ -11,8 +11,9 @@ that conflicts with an access made since the last barrier. Loop-carried conflict
 
 An asynchronous copy writes its buffer from issue to wait. It conflicts like a write when issued;
 when a wait has completed it, it counts as a fresh write of the waiting thread, which others see
-only after a barrier. A barrier never stands where threads may diverge: a branch that depends on the
-thread, or a loop that some threads leave earlier, is treated as one statement."""
+only after a barrier. What the async proxy reads (wgmma) is fenced before that barrier. None stands
+where threads may diverge: a branch that depends on the thread, or a loop that some threads leave
+earlier, is treated as one statement."""
 
 from __future__ import annotations
 
@@ -57,9 +58,9 @@ from tilelang.ir.intrinsics import TABLE
 from .manager import PassContext
 
 ASYNC_UNITS = ("cp_async",)
-MBARRIER_UNITS = ("tma", "wgmma")
-"""Units whose shared operands are ordered by mbarriers, which the pass that pinned them has
-placed."""
+PROXY_UNIT = "wgmma"
+"""It reads shared memory through the async proxy, which sees ordinary writes only after a fence in
+every writing thread and a barrier after that (PTX ISA, fence.proxy.async)."""
 _WAITS = ("cp_async_wait",)
 
 
@@ -83,26 +84,35 @@ def _launches(s: Stmt, cpu: bool) -> Stmt:
 
 @dataclass
 class State:
-    """Accesses since the last barrier, and asynchronous writes ever issued."""
+    """Accesses since the last barrier, asynchronous writes ever issued, and ordinary writes since
+    the last proxy fence."""
 
     reads: dict[tuple[Any, ...], Access] = field(default_factory=dict)
     writes: dict[tuple[Any, ...], Access] = field(default_factory=dict)
     issued: dict[tuple[Any, ...], Access] = field(default_factory=dict)
+    unfenced: dict[tuple[Any, ...], Access] = field(default_factory=dict)
+
+    def parts(self) -> tuple[dict[tuple[Any, ...], Access], ...]:
+        return self.reads, self.writes, self.issued, self.unfenced
 
     def copy(self) -> State:
-        return State(dict(self.reads), dict(self.writes), dict(self.issued))
+        return State(*map(dict, self.parts()))
 
     def join(self, other: State) -> bool:
         """Takes over what `other` has; did anything change?"""
-        before = len(self.reads) + len(self.writes) + len(self.issued)
-        self.reads.update(other.reads)
-        self.writes.update(other.writes)
-        self.issued.update(other.issued)
-        return len(self.reads) + len(self.writes) + len(self.issued) != before
+        before = sum(map(len, self.parts()))
+        for mine, theirs in zip(self.parts(), other.parts(), strict=True):
+            mine.update(theirs)
+        return sum(map(len, self.parts())) != before
 
     def barrier(self) -> None:
         self.reads.clear()
         self.writes.clear()
+
+    def complete(self, proxied: set[Buffer]) -> None:
+        """A wait: what was issued is now written by the waiting thread."""
+        self.writes.update(self.issued)
+        self.unfenced.update({k: a for k, a in self.issued.items() if a.buffer.root() in proxied})
 
 
 def _key(a: Access) -> tuple[Any, ...]:
@@ -141,6 +151,7 @@ class _Inserter:
         self.state = State()
         self.uniform = Uniformity(launch)
         self.shared = _communicating(launch)
+        self.proxied = _proxied(launch)
 
     def body(self, s: Stmt) -> Stmt:
         return seq([self.stmt(x) for x in flatten(s)], span=s.span)
@@ -160,7 +171,7 @@ class _Inserter:
         if t is Role:
             return self.role(s)
         if _is_wait(s):
-            self.state.writes.update(self.state.issued)
+            self.state.complete(self.proxied)
             return s
         return seq(self.leaf(s), s)
 
@@ -179,10 +190,7 @@ class _Inserter:
         """A barrier that one side needs stands before the branch: it then serves what follows
         too."""
         inside = [a for a in _effects(s).accesses if a.buffer.root() in self.shared]
-        before: Stmt | None = None
-        if any(self.conflicts(a) for a in inside):
-            before = Evaluate(call("sync_threads"), s.span)
-            self.state.barrier()
+        before = self.barrier_for(inside, s)
         self.leaf(Evaluate(s.cond))
         entry = self.state.copy()
         then = self.body(s.then)
@@ -203,11 +211,9 @@ class _Inserter:
         """Records the effects of `s`; the barrier that must stand before it, or None."""
         e = _effects(s)
         accesses = [a for a in e.accesses if a.buffer.root() in self.shared]
-        barrier = None
-        if any(self.conflicts(a) for a in accesses):
-            barrier = Evaluate(call("sync_threads"), s.span)
-            self.state.barrier()
+        barrier = self.barrier_for(accesses, s)
         if e.barrier:
+            barrier = seq(barrier, self.fence(s)) if self.state.unfenced else barrier
             self.state.barrier()
         for a in accesses:
             if a.kind == "read":
@@ -216,7 +222,28 @@ class _Inserter:
                 self.state.issued[_key(a)] = a
             else:
                 self.state.writes[_key(a)] = a
+                if a.buffer.root() in self.proxied:
+                    self.state.unfenced[_key(a)] = a
         return barrier
+
+    def barrier_for(self, accesses: Iterable[Access], s: Stmt) -> Stmt | None:
+        """What must stand before `s`, which makes these accesses. A barrier also takes the fence
+        of what was written before it: so that one barrier serves both."""
+        unseen = self.state.unfenced.values()
+        if not any(
+            self.conflicts(a) or (a.unit == PROXY_UNIT and _hits(a, unseen)) for a in accesses
+        ):
+            return None
+        fence = self.fence(s)
+        self.state.barrier()
+        return seq(fence, Evaluate(call("sync_threads"), s.span))
+
+    def fence(self, s: Stmt) -> Stmt | None:
+        """This thread's writes, made visible to the async proxy."""
+        if not self.state.unfenced:
+            return None
+        self.state.unfenced.clear()
+        return Evaluate(call("fence_proxy_async"), s.span)
 
     def conflicts(self, a: Access) -> bool:
         if a.kind == "read":
@@ -228,9 +255,10 @@ def _effects(s: Stmt) -> Effects:
     """Effects of a statement; a tile op pinned to an asynchronous unit writes through that unit."""
     e = effects(s)
     unit = s.annotations.get("lowering") if type(s) is TileStmt else None
-    if unit in MBARRIER_UNITS:
+    if unit == "tma" or (unit == PROXY_UNIT and "in_flight" in s.annotations):  # type: ignore[attr-defined]
+        # mbarriers order them, which the pass or the user who pinned them has placed
         return Effects(tuple(a for a in e.accesses if not a.buffer.is_shared), e.barrier, e.opaque)
-    if unit in ASYNC_UNITS:
+    if unit == PROXY_UNIT or unit in ASYNC_UNITS:
         return Effects(
             tuple(Access(a.region, a.kind, unit) for a in e.accesses), e.barrier, e.opaque
         )
@@ -258,6 +286,17 @@ def _communicating(launch: Launch) -> set[Buffer]:
     shared = {b.root() for b in (*seen, *allocated) if b.is_shared}
     return shared | {
         b for b, kinds in seen.items() if b.is_global and "read" in kinds and len(kinds) > 1
+    }
+
+
+def _proxied(launch: Launch) -> set[Buffer]:
+    """Buffers that some operation reads through the async proxy and that need fences for it."""
+    return {
+        a.buffer.root()
+        for x in walk(launch.body)
+        if type(x) is TileStmt
+        for a in _effects(x).accesses
+        if a.unit == PROXY_UNIT and a.buffer.is_shared
     }
 
 

@@ -147,9 +147,8 @@ def _check_ops(s: Launch, plan: Plan, func: PrimFunc, ctx: PassContext) -> None:
         if reason is not None:
             raise Declined(f"gemm: {reason}")
     for c in plan.consumers:
-        others = [a for a in effects(c).accesses if a.buffer.root() in staged]
-        if others and not (type(c) is TileStmt and c.op.name == "gemm"):
-            raise Declined("a staged operand is used outside of a gemm")
+        if any(a.buffer.root() in staged for a in effects(c).writes):
+            raise Declined("a staged operand is also written by the consumers")
     _check_layouts(s, plan, gemms, replace(lower, threads=prod(s.threads)))
 
 

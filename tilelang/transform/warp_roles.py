@@ -47,7 +47,7 @@ from .ring import Slots, resize
 __all__ = ["Plan", "RoleEmitter", "duplicable", "producer_threads"]
 
 PRODUCER_THREADS = 32
-WARPGROUP = 128
+WARP, WARPGROUP = 32, 128
 CROWDED = 3 * WARPGROUP
 """From so many consumers on the registers per thread are too few for their accumulators: the
 producer is a warpgroup of its own, which gives its registers away (PTX ISA, setmaxnreg: whole
@@ -87,7 +87,10 @@ class RoleEmitter:
     def __init__(self, launch: Launch, plan: Plan) -> None:
         self.launch, self.plan, self.span = launch, plan, plan.loop.span
         self.threads = prod(launch.threads)
-        self.groups = self.threads // WARPGROUP
+        # Slots that only gemms read are released by a warpgroup, after its wgmmas; threads that
+        # read them with loads say so warp by warp.
+        loads = any(_loads(x, set(self._staged())) for x in plan.consumers)
+        self.readers = WARP if loads else WARPGROUP
         n = plan.stages
         self.full = Buffer("full", (n,), "uint64", Scope.BARRIER, span=self.span)
         self.empty = Buffer("empty", (n,), "uint64", Scope.BARRIER, span=self.span)
@@ -198,7 +201,7 @@ class RoleEmitter:
         n = self.plan.stages
         return [
             Alloc(self.full, {"arrive_count": (1,) * n}, self.span),
-            Alloc(self.empty, {"arrive_count": (self.groups,) * n}, self.span),
+            Alloc(self.empty, {"arrive_count": (self.threads // self.readers,) * n}, self.span),
         ]
 
     def _slot(self, k: Expr) -> Expr:
@@ -252,20 +255,36 @@ class RoleEmitter:
 
     def _deferrable(self) -> TileStmt | None:
         """The loop's gemm, if it is its last statement and nothing else in the loop touches its
-        result."""
+        result, or changes registers that it reads."""
         last = self.plan.consumers[-1]
         if type(last) is not TileStmt or last.op.name != "gemm":
             return None
         c = last.op.c.buffer  # type: ignore[attr-defined]
-        others = self.plan.consumers[:-1]
-        if any(effects(x).touches(c) or _has_gemm(x) for x in others):
-            return None
+        a = last.op.a.buffer  # type: ignore[attr-defined]
+        for x in self.plan.consumers[:-1]:
+            e = effects(x)
+            if e.touches(c) or _has_gemm(x):
+                return None
+            if a.is_fragment and any(w.buffer.root() is a.root() for w in e.writes):
+                return None
         return last
 
     def _release(self, b: Builder, slot: Expr) -> None:
-        """One thread of each warpgroup says that the slot has been read."""
-        with b.if_(self.launch.thread_vars[0] % WARPGROUP == 0):
+        """One thread of each group of readers says that all of them have read the slot."""
+        if self.readers == WARP:
+            b.call("sync_warp", 0xFFFFFFFF)
+        with b.if_(self.launch.thread_vars[0] % self.readers == 0):
             b.call("mbar_arrive", address_of(self.empty, slot))
+
+
+def _loads(s: Stmt, staged: set[Buffer]) -> bool:
+    """Does `s` read a staged operand other than by a gemm?"""
+    if type(s) is TileStmt:
+        return s.op.name != "gemm" and any(a.buffer.root() in staged for a in effects(s).reads)
+    inner = [c for c in s.children if isinstance(c, Stmt)]
+    if inner:
+        return any(_loads(c, staged) for c in inner)
+    return any(a.buffer.root() in staged for a in effects(s).reads)
 
 
 def _has_gemm(s: Stmt) -> bool:

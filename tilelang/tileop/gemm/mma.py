@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from .op import Gemm
 
-__all__ = ["MMA", "foreign_fragments", "operand_layout"]
+__all__ = ["MMA", "operand_layout", "operand_type"]
 
 ATOM_M, ATOM_N, STEP_BYTES = 16, 8, 32
 _INSTRUCTIONS = {
@@ -48,11 +48,16 @@ _INSTRUCTIONS = {
 }
 
 
+def operand_type(op: Gemm, ctx: LowerContext) -> str:
+    """The dtype that is multiplied: float32 counts as tf32 only where the user has allowed it."""
+    a = str(op.a.dtype)
+    return "tfloat32" if a == "float32" and ctx.options.allow_tf32 else a
+
+
 def _instruction(op: Gemm, ctx: LowerContext) -> tuple[str, str] | None:
-    """The names of operand and accumulator in the instruction; float32 counts as tf32 only where
-    the user has allowed it."""
-    a = "tfloat32" if str(op.a.dtype) == "float32" and ctx.options.allow_tf32 else str(op.a.dtype)
-    return _INSTRUCTIONS.get((a, str(op.c.dtype))) if op.a.dtype is op.b.dtype else None
+    """The names of operand and accumulator in the instruction."""
+    key = (operand_type(op, ctx), str(op.c.dtype))
+    return _INSTRUCTIONS.get(key) if op.a.dtype is op.b.dtype else None
 
 
 def _step(op: Gemm) -> int:
@@ -117,29 +122,13 @@ def _operands_why_not(op: Gemm, ctx: LowerContext) -> str | None:
 
 
 def _layout_why_not(op: Gemm, ctx: LowerContext) -> str | None:
-    foreign = foreign_fragments(op, ctx)
-    if foreign:
-        return f"{foreign[0].name} already has another layout"
-    for buffer in (op.a.buffer, op.b.buffer):
+    for buffer, wanted in _layouts(op, ctx).items():
         have = ctx.layouts.get(buffer)
+        if buffer.is_fragment and have not in (None, wanted):
+            return f"{buffer.name} already has another layout"
         if buffer.is_shared and have is not None and have.vector_width() % _chunk(op):
             return f"16 bytes of a row of {buffer.name} do not lie together in its layout"
     return None
-
-
-def foreign_fragments(op: Gemm, ctx: LowerContext) -> list[Buffer]:
-    """The fragments among the operands whose layout is known and not the one that mma.sync needs;
-    none if mma.sync is out of the question anyway."""
-    if not ctx.target.is_cuda or not ctx.target.has_mma:
-        return []
-    if _shape_why_not(op, ctx) or _operands_why_not(op, ctx):
-        return []
-    wanted = _layouts(op, ctx)
-    return [
-        buffer
-        for buffer in dict.fromkeys((op.a.buffer, op.c.buffer))
-        if buffer.is_fragment and ctx.layouts.get(buffer, wanted[buffer]) != wanted[buffer]
-    ]
 
 
 def operand_layout(buffer: Buffer) -> Layout:

@@ -2,8 +2,10 @@
 """`T.gemm` by warpgroup-level tensor-core instructions (sm_90a): wgmma.mma_async from shared
 memory.
 
-In: A and B in shared tiles that TMA has written, C in a fragment. Out: one asynchronous group of
-wgmma's; `ctx.annotations["in_flight"]` groups may stay unfinished (default 0: it waits).
+In: B in a shared tile, A in another or in registers, C in a fragment. Out: one asynchronous group
+of wgmma's, which is waited for. Ordinary writes to the tiles need a proxy fence first:
+`insert_syncs` places it. Where `ctx.annotations` have `in_flight`, whoever put it there orders the
+tiles (by mbarriers), and if it is not 0 the group stays unfinished.
 Facts: PTX ISA, "Asynchronous warpgroup level matrix instructions": matrix descriptors, register
 fragments; the leading/stride byte offsets per swizzle and major were checked on an H200.
 """
@@ -28,6 +30,9 @@ from tilelang.layout import Layout, make_swizzled, wgmma_a, wgmma_c
 from tilelang.tileop.base import LowerContext, Lowering
 from tilelang.tileop.cost import gemm
 
+from .mma import operand_type
+from .partition import FULL_COL
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
@@ -38,17 +43,46 @@ if TYPE_CHECKING:
 __all__ = ["WGMMA", "box_layout", "wait_for"]
 
 WARPGROUP = 128
-ATOM_M, ATOM_K, MAX_N = 64, 16, 256
-_NAMES = {"float16": "f16", "bfloat16": "bf16"}
-_TYPES = {("float16", "float32"), ("bfloat16", "float32")}
+ATOM_M, MAX_N, STEP_BYTES = 64, 256, 32
+_INSTRUCTIONS = {
+    # operand and accumulator dtype -> their names in the instruction
+    ("float16", "float32"): ("f16", "f32"),
+    ("float16", "float16"): ("f16", "f16"),
+    ("bfloat16", "float32"): ("bf16", "f32"),
+    ("tfloat32", "float32"): ("tf32", "f32"),
+    ("int8", "int32"): ("s8", "s32"),
+    ("uint8", "int32"): ("u8", "s32"),
+    ("float8_e4m3fn", "float32"): ("e4m3", "f32"),
+    ("float8_e5m2", "float32"): ("e5m2", "f32"),
+}
 _SWIZZLE_CODE = {128: 1, 64: 2, 32: 3}
 
 
-def _partition(m: int, n: int, groups: int) -> tuple[int, int] | None:
-    """Warpgroups along M first (they share B), then along N."""
-    for gm in range(groups, 0, -1):
+def _instruction(op: Gemm, ctx: LowerContext) -> tuple[str, str] | None:
+    """The names of operand and accumulator in the instruction."""
+    key = (operand_type(op, ctx), str(op.c.dtype))
+    return _INSTRUCTIONS.get(key) if op.a.dtype is op.b.dtype else None
+
+
+def _step(op: Gemm) -> int:
+    """Elements of K per instruction: 32 bytes."""
+    return STEP_BYTES * 8 // op.a.dtype.bits
+
+
+def _legal_columns(op: Gemm, n: int) -> bool:
+    """PTX ISA, wgmma.mma_async: N is a multiple of 8; of integers beyond 24, of 16."""
+    return n % 8 == 0 and n <= MAX_N and (op.a.dtype.is_float or n <= 24 or n % 16 == 0)
+
+
+def _partition(op: Gemm, groups: int) -> tuple[int, int] | None:
+    """Warpgroups along M first (they share B), then along N; with FULL_COL the other way round."""
+    sizes = op.static_sizes
+    assert sizes is not None
+    order = range(1, groups + 1) if op.policy == FULL_COL else range(groups, 0, -1)
+    for gm in order:
         gn = groups // gm
-        if gm * gn == groups and m % (ATOM_M * gm) == 0 and n % (8 * gn) == 0 and n // gn <= MAX_N:
+        whole = gm * gn == groups and sizes[0] % (ATOM_M * gm) == 0 and sizes[1] % gn == 0
+        if whole and _legal_columns(op, sizes[1] // gn):
             return gm, gn
     return None
 
@@ -58,8 +92,8 @@ def _why_not(op: Gemm, ctx: LowerContext) -> str | None:
         return "the target has no wgmma"
     if not ctx.options.wgmma:
         return "wgmma is switched off"
-    if ctx.annotations.get("lowering") != "wgmma":
-        return "its operands are not staged by TMA in a warp-specialised loop"
+    if not ctx.options.auto_sync and "in_flight" not in ctx.annotations:
+        return "its fences come with the automatic barriers, which are switched off"
     return operand_why_not(op, ctx) or _layout_why_not(op, ctx)
 
 
@@ -76,7 +110,7 @@ def _register_a(op: Gemm) -> bool:
 
 def operand_why_not(op: Gemm, ctx: LowerContext) -> str | None:
     """What speaks against wgmma when TMA stages the operands."""
-    if (str(op.a.dtype), str(op.c.dtype)) not in _TYPES or op.b.dtype is not op.a.dtype:
+    if _instruction(op, ctx) is None:
         return f"there is no such wgmma for {op.a.dtype} x {op.b.dtype} -> {op.c.dtype}"
     if not op.b.buffer.is_shared:
         return "B is not in shared memory"
@@ -87,22 +121,39 @@ def operand_why_not(op: Gemm, ctx: LowerContext) -> str | None:
     sizes = op.static_sizes
     if sizes is None:
         return "the tile has a symbolic size"
-    m, n, k = sizes
-    if k % ATOM_K:
-        return f"K = {k} is not a multiple of {ATOM_K}"
+    if sizes[2] % _step(op):
+        return f"K = {sizes[2]} is not a multiple of {_step(op)}"
+    if op.a.dtype.bits != 16 and (op.trans_a or not op.trans_b):
+        return f"K must be contiguous in both operands of {op.a.dtype}"
     if ctx.threads % WARPGROUP:
         return f"{ctx.threads} threads are not whole warpgroups of {WARPGROUP}"
     for r in (op.b,) if _register_a(op) else (op.a, op.b):
-        if (const_int(r.extents[-1]) or 0) * r.dtype.bits // 8 % 32:
-            return f"rows of {r.buffer.name} are no multiple of 32 bytes"
-        if (const_int(r.extents[-2]) or 0) % 8:
-            return f"{r.buffer.name} has a number of rows that is no multiple of 8"
-    return _division_why_not(op, m, n, ctx.threads // WARPGROUP)
+        reason = _shared_why_not(r)
+        if reason is not None:
+            return reason
+    return _division_why_not(op, ctx)
 
 
-def _division_why_not(op: Gemm, m: int, n: int, groups: int) -> str | None:
+def _shared_why_not(r: Region) -> str | None:
+    """What speaks against a matrix descriptor of this operand."""
+    b = r.buffer
+    if b.view_of is not None or b.static_shape is None:
+        return f"{b.name} is a view of another buffer, or has a symbolic shape"
+    if r.extents[-2:] != b.shape[-2:]:
+        return f"only a part of {b.name} is multiplied"
+    if b.shape[-1].value * b.dtype.bits // 8 % 32:  # type: ignore[attr-defined]
+        return f"rows of {b.name} are no multiple of 32 bytes"
+    if b.shape[-2].value % 8:  # type: ignore[attr-defined]
+        return f"{b.name} has a number of rows that is no multiple of 8"
+    return None
+
+
+def _division_why_not(op: Gemm, ctx: LowerContext) -> str | None:
     """What speaks against the shares of the warpgroups."""
-    parts = _partition(m, n, groups)
+    groups, sizes = ctx.threads // WARPGROUP, op.static_sizes
+    assert sizes is not None
+    m, n, _ = sizes
+    parts = _partition(op, groups)
     if parts is None:
         tile = f"a {m} x {n} tile into multiples of {ATOM_M} x 8"
         return f"{groups} warpgroups cannot divide {tile}"
@@ -126,18 +177,21 @@ def _layouts(op: Gemm, ctx: LowerContext) -> Mapping[Buffer, Any]:
     sizes = op.static_sizes
     assert sizes is not None
     m, n, k = sizes
-    parts = _partition(m, n, ctx.threads // WARPGROUP)
+    parts = _partition(op, ctx.threads // WARPGROUP)
     assert parts is not None
+    registers = _register_a(op)
     return {
         op.c.buffer: wgmma_c(m, n, *parts),
-        op.a.buffer: wgmma_a(m, k, *parts) if _register_a(op) else box_layout(op.a.buffer),
+        op.a.buffer: wgmma_a(m, k, *parts, bits=op.a.dtype.bits)
+        if registers
+        else box_layout(op.a.buffer),
         op.b.buffer: box_layout(op.b.buffer),
     }
 
 
 @dataclass(frozen=True)
 class Operand:
-    """A shared operand: the bytes to step along K (per 16) and along M or N (per element row).
+    """A shared operand: the bytes to step along K (per 32) and along M or N (per element row).
 
     k_major: K is contiguous. width: bytes of a swizzled row. rows: rows of a box.
     """
@@ -169,11 +223,11 @@ class Operand:
         return call("wgmma_desc", (start, lbo, 8 * self.width, _SWIZZLE_CODE[self.width]), "uint64")
 
     def k_offset(self, step: Any) -> Any:
-        """Bytes from the start to k-step `step` (16 elements of K)."""
+        """Bytes from the start to k-step `step`."""
         if not self.k_major:
-            return step * (ATOM_K * self.width)
-        per_box = self.width // 32
-        return step // per_box * self.box + step % per_box * 32
+            return step * (STEP_BYTES * 8 // self.region.dtype.bits * self.width)
+        per_box = self.width // STEP_BYTES
+        return step // per_box * self.box + step % per_box * STEP_BYTES
 
     def outer_offset(self, at: Any) -> Any:
         """Bytes from the start to row (or column) `at` of the outer dimension."""
@@ -187,9 +241,10 @@ def _emit(op: Gemm, ctx: LowerContext, b: Builder) -> None:
     sizes = op.static_sizes
     assert sizes is not None
     m, n, k = sizes
-    parts = _partition(m, n, ctx.threads // WARPGROUP)
+    parts, types = _partition(op, ctx.threads // WARPGROUP), _instruction(op, ctx)
     assert parts is not None
-    tiles, cols, steps = m // parts[0] // ATOM_M, n // parts[1], k // ATOM_K
+    assert types is not None
+    tiles, cols, steps = m // parts[0] // ATOM_M, n // parts[1], k // _step(op)
     bb = Operand.of(op.b, op.trans_b)
     regs = ctx.registers[op.c.buffer]
     clear = as_expr(op.clear_accum)
@@ -200,7 +255,7 @@ def _emit(op: Gemm, ctx: LowerContext, b: Builder) -> None:
     db = b.bind("desc_b", bb.descriptor() + cast(b_off // 16, "uint64"))
     left = _left_operand(op, ctx, b, group // parts[1] * (m // parts[0]), steps)
     form = "rs" if _register_a(op) else "ss"
-    name = f"wgmma_m64n{cols}k16_{_NAMES[op.a.dtype]}_f32_{form}"
+    name = f"wgmma_m64n{cols}k{_step(op)}_{types[0]}_{types[1]}_{form}"
     b.call("wgmma_fence")
     with (
         b.for_("ki", steps, kind="unroll") as ki,
@@ -223,7 +278,8 @@ def _left_operand(
     """(row tile, k step) -> the A operand there: registers, or a descriptor."""
     if _register_a(op):
         regs = ctx.registers[op.a.buffer]
-        return lambda mi, ki: address_of(regs, (mi * steps + ki) * 8)
+        each = _step(op) // 2  # of the 64 x k operand a thread holds 64 k / 128
+        return lambda mi, ki: address_of(regs, (mi * steps + ki) * each)
     a = Operand.of(op.a, not op.trans_a)
     start = a.outer_offset(first_row)
     da = b.bind("desc_a", a.descriptor() + cast(start // 16, "uint64"))
