@@ -54,6 +54,8 @@ VALUES = {
     "call_extern",
     "warp_uniform",
     "elect_one",
+    "ballot",
+    "match_any",
 }
 NARROW_ONLY = {name for name in UNARY if name.startswith("fast_")}
 
@@ -148,6 +150,11 @@ def use_values(k: Bench, name: str) -> None:
         "call_extern": [call(name, [StringImm("fabsf"), x], "float32")],
         "warp_uniform": [call(name, [k.tx], "int32")],
         "elect_one": [call(name, [], "bool")],
+        "ballot": [call(name, [k.tx < 3], "uint32")],
+        "match_any": [
+            call(name, [k.tx], "uint32"),
+            call(name, [cast(k.tx, "uint64")], "uint32"),
+        ],
     }
     for value in uses[name]:
         k.keep(value)
@@ -159,11 +166,15 @@ def use_shuffle(k: Bench, name: str) -> None:
 
 
 def use_atomic(k: Bench, name: str) -> None:
-    for dtype in (*FLOATS, "int32"):
+    for dtype in ("int32",) if name == "atomic_or" else (*FLOATS, "int32"):
         pointer = address_of(k.out[dtype], k.tx)
         value = cast(k.tx, dtype)
+        if name == "atomic_load":
+            k.keep(call(name, [pointer], dtype))
+            continue
         k.b.call(name, pointer, value)
-        k.keep(call(name, [pointer, value], dtype))
+        if name != "atomic_store":
+            k.keep(call(name, [pointer, value], dtype))
 
 
 def use_effect(k: Bench, row: Intrinsic) -> None:
@@ -198,6 +209,7 @@ def use_effect(k: Bench, row: Intrinsic) -> None:
             "named_barrier_arrive": [const(2), const(64)],
             "sync_warp": [const(-1)],
             "cp_async_commit": [],
+            "memory_fence": [const(3)],
             "cp_async_wait": [const(1)],
             "mbar_init": [bar, const(1)],
             "mbar_arrive": [bar],

@@ -310,7 +310,7 @@ CASES = [
     Case("atomic_number", "T.atomic_add(n, 1) #!", TypeMismatchError, "destination"),
     Case(
         "atomic_order",
-        "T.atomic_add(I[0], 1, memory_order='acquire') #!",
+        "T.atomic_add(I[0], 1, memory_order='strong') #!",
         OptionError,
         "memory order",
     ),

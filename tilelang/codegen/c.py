@@ -104,8 +104,8 @@ _OWN_NAMES = _VECTOR_NAMES | words(
     """
 )
 FENCE_LINES = 200
-_NOTHING = frozenset({"sync_threads", "sync_warp", "cp_async_commit", "cp_async_wait"})
-_OWN_VALUE = frozenset({"shfl_idx", "shfl_xor", "shfl_up", "shfl_down", "warp_uniform"})
+_NOTHING = frozenset({"sync_threads", "cp_async_commit", "cp_async_wait"})
+_FENCES = ("__ATOMIC_ACQUIRE", "__ATOMIC_RELEASE", "__ATOMIC_ACQ_REL", "__ATOMIC_SEQ_CST")
 _ELEMENTWISE = (Add, Sub, Mul, Div, BitAnd, BitOr, BitXor)
 
 
@@ -287,13 +287,11 @@ class CPrinter(CMemory):
     def intrinsic(self, e: Call) -> tuple[str, int]:
         if e.op in _NOTHING:
             return "(void)0", ATOM
-        if e.op in _OWN_VALUE:
-            return self.expr(e.args[0], ATOM), ATOM
         special = getattr(self, f"_i_{e.op}", None)
         if special is not None:
             text: str = special(e)
             return text, ATOM
-        if e.op.startswith("atomic_"):
+        if e.op in ("atomic_add", "atomic_max", "atomic_min", "atomic_or"):
             return self.atomic(e), ATOM
         if e.op not in CALLS:
             raise InternalError(f"intrinsic {e.op} has no meaning on a CPU")
@@ -304,9 +302,6 @@ class CPrinter(CMemory):
         index: Any = self.flat(load.buffer, load.indices)
         return f"(void*)({self.address(load.buffer, index.base if type(index) is Ramp else index)})"
 
-    def _i_elect_one(self, e: Call) -> str:
-        return "1"
-
     def _i_cp_async(self, e: Call) -> str:
         """Done at once; zeros if the predicate is false."""
         body = (
@@ -316,6 +311,15 @@ class CPrinter(CMemory):
         self.module.define("tl_cp_async", lambda: body)
         args = [self.expr(a) for a in e.args]
         return f"tl_cp_async({', '.join([*args, '1'][:4])})"
+
+    def _i_atomic_load(self, e: Call) -> str:
+        return self.atomic_access(e.args[0], e.dtype, None)
+
+    def _i_atomic_store(self, e: Call) -> str:
+        return self.atomic_access(e.args[0], e.args[1].dtype, e.args[1])
+
+    def _i_memory_fence(self, e: Call) -> str:
+        return f"__atomic_thread_fence({_FENCES[const_int(e.args[0]) or 0]})"
 
     def _i_call_extern(self, e: Call) -> str:
         name = e.args[0]

@@ -234,13 +234,32 @@ class CMemory(CFamily):
             self.module.define(name, lambda: body)
         return f"{name}({self.expr(e.args[0])}, {self.expr(e.args[1])})"
 
+    def atomic_access(self, pointer: Expr, dtype: DType, value: Expr | None) -> str:
+        """A relaxed load, or store of `value`: one machine word."""
+        own, word = self.module.dtype(dtype), self.module.scalar_type(f"i{max(8, dtype.bits)}")
+        name = f"tl_atomic_{'load' if value is None else 'store'}_{short_name(dtype)}"
+        if value is None:
+            body = (
+                f"static inline {own} {name}(const void* p) {{\n  {own} v;\n  {word} w = "
+                f"__atomic_load_n((const {word}*)p, __ATOMIC_RELAXED);\n"
+                "  __builtin_memcpy(&v, &w, sizeof(v));\n  return v;\n}\n"
+            )
+        else:
+            body = (
+                f"static inline void {name}(void* p, {own} v) {{\n  {word} w;\n"
+                "  __builtin_memcpy(&w, &v, sizeof(v));\n"
+                f"  __atomic_store_n(({word}*)p, w, __ATOMIC_RELAXED);\n}}\n"
+            )
+        self.module.define(name, lambda: body)
+        return f"{name}({', '.join(self.expr(a) for a in (pointer, value) if a is not None)})"
+
     def _atomic_one(self, dtype: DType, kind: str, name: str) -> str:
         """Compare and swap until nobody was faster; integers are added at once."""
         own = self.module.dtype(dtype)
         word = self.module.scalar_type(f"i{dtype.bits}")
         x, y = Var("x", dtype), Var("y", dtype)
-        if kind == "add" and dtype.is_int:
-            swap = f"  return __atomic_fetch_add(({own}*)p, v, __ATOMIC_RELAXED);\n"
+        if kind in ("add", "or") and dtype.is_int:
+            swap = f"  return __atomic_fetch_{kind}(({own}*)p, v, __ATOMIC_RELAXED);\n"
         else:
             node = {"add": Add, "min": Min, "max": Max}[kind](x, y)
             plain = kind == "add" and not dtype.is_narrow

@@ -35,7 +35,19 @@ __all__ = ["WRAPPING", "Wrapping"]
 
 WRAPPING = (Add, Sub, Mul)
 _MIN_BITS = 32  # narrower types are computed as int and cast back
-_SOURCES = frozenset({"reinterpret", "call_extern", "atomic_add", "atomic_max", "atomic_min"})
+_SOURCES = frozenset(
+    {
+        "reinterpret",
+        "call_extern",
+        "atomic_add",
+        "atomic_max",
+        "atomic_min",
+        "atomic_or",
+        "atomic_load",
+        "ballot",
+        "match_any",
+    }
+)
 _SMALL = frozenset({"popcount", "clz"})
 
 

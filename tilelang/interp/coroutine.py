@@ -134,6 +134,18 @@ class Thread:
     def atomic_min(self, call: Any, args: tuple[Any, ...]) -> Any:
         return self._atomic(args[0], args[1], min)
 
+    def atomic_or(self, call: Any, args: tuple[Any, ...]) -> Any:
+        return self._atomic(args[0], args[1], lambda a, b: a | b)
+
+    def atomic_load(self, call: Any, args: tuple[Any, ...]) -> Any:
+        return args[0].load()
+
+    def atomic_store(self, call: Any, args: tuple[Any, ...]) -> None:
+        args[0].store(args[1])
+
+    def memory_fence(self, call: Any, args: tuple[Any, ...]) -> None:
+        """Order is already total here."""
+
     # ------------------------------------------------------------------------------ asynchronous
 
     def cp_async(self, call: Any, args: tuple[Any, ...]) -> None:

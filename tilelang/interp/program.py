@@ -60,7 +60,8 @@ __all__ = ["Program", "needs_threads"]
 
 # Calls that a thread makes alone and at once; the others are handed to the scheduler.
 _IMMEDIATE = (
-    "atomic_add", "atomic_max", "atomic_min", "cp_async", "cp_async_commit", "cp_async_wait",
+    "atomic_add", "atomic_max", "atomic_min", "atomic_or", "atomic_load", "atomic_store",
+    "memory_fence", "cp_async", "cp_async_commit", "cp_async_wait",
     "mbar_init", "mbar_arrive", "mbar_expect_tx", "mbar_announce", "fence_mbar_init",
     "fence_proxy_async", "prefetch_tensormap", "tma_load", "tma_store", "tma_store_commit",
     "tma_store_wait", "setmaxnreg_inc", "setmaxnreg_dec", "wgmma_fence", "reg_fence", "wgmma_desc",
@@ -81,7 +82,7 @@ def needs_threads(launch: Launch) -> bool:
 
 _THREAD_CALLS = (
     "shfl_idx", "shfl_xor", "shfl_up", "shfl_down", "warp_uniform", "elect_one", "sync_warp",
-    "named_barrier_sync", "named_barrier_arrive",
+    "ballot", "match_any", "named_barrier_sync", "named_barrier_arrive",
 )  # fmt: skip
 
 
@@ -357,7 +358,7 @@ class Program(ExprText):
         return f"(yield {e.op!r}, ({args}))"
 
 
-_NEEDS_CALL = ("atomic_add", "atomic_max", "atomic_min")
+_NEEDS_CALL = ("atomic_add", "atomic_max", "atomic_min", "atomic_or")
 
 
 # Statements before which threads of TILE stage meet.

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -262,10 +263,26 @@ def _one(x: Value) -> Any:
 
 
 def _fma(a: Value, b: Value, c: Value) -> Value:
-    if isinstance(c, np.float64) or getattr(c, "dtype", None) == np.float64:
-        return a * b + c
+    if getattr(c, "dtype", None) == np.float64:
+        return _fma_double(a, b, c) if np.ndim(c) == 0 else _FMA_LANES(a, b, c)
     wide = np.asarray(a, np.float64) * b + np.asarray(c, np.float64)
     return wide.astype(np.float32) if wide.ndim else np.float32(wide)
+
+
+def _fma_double(a: Value, b: Value, c: Value) -> Value:
+    """Rational arithmetic, rounded once."""
+    if not all(map(math.isfinite, (a, b, c))):
+        return a * b + c
+    exact = Fraction(float(a)) * Fraction(float(b)) + Fraction(float(c))
+    if not exact:  # the sign of a zero, as the sum has it
+        return a * b + c
+    try:
+        return np.float64(float(exact))
+    except OverflowError:
+        return np.float64(math.inf if exact > 0 else -math.inf)
+
+
+_FMA_LANES = np.vectorize(_fma_double, otypes=[np.float64])
 
 
 def _popcount(x: Value) -> Value:

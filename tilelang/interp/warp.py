@@ -28,6 +28,13 @@ def run(group: list[Any]) -> list[Any]:
         return [None] * len(group)
     if kind == "warp_uniform":
         return [args[0][0]] * len(group)
+    if kind == "ballot":
+        return [sum(bool(a[0]) << lane for a, lane in zip(args, lanes, strict=True))] * len(group)
+    if kind == "match_any":
+        return [
+            sum((a[0] == own[0]) << lane for a, lane in zip(args, lanes, strict=True))
+            for own in args
+        ]
     if kind == "elect_one":
         return [lane == lanes[0] for lane in lanes]
     if len(group) != 32:

@@ -132,6 +132,21 @@ _THREADS = [
     _shuffle("shfl_up", "delta"),
     _shuffle("shfl_down", "delta"),
     Intrinsic(
+        "ballot",
+        "ballot(predicate) -> uint32: one bit per lane",
+        effect="sync",
+        collective=True,
+        header="warp",
+    ),
+    Intrinsic(
+        "match_any",
+        "match_any(v) -> uint32: the lanes that have the same v, of 4 or 8 bytes",
+        effect="sync",
+        collective=True,
+        header="warp",
+        per_thread=True,
+    ),
+    Intrinsic(
         "warp_uniform",
         "warp_uniform(x): x of lane 0, known to be uniform",
         effect="sync",
@@ -153,6 +168,16 @@ _MEMORY = [
     _atomic("atomic_add", "atomic_add(ptr, v): relaxed; returns the old value"),
     _atomic("atomic_max", "atomic_max(ptr, v)"),
     _atomic("atomic_min", "atomic_min(ptr, v)"),
+    _atomic("atomic_or", "atomic_or(ptr, v): of integers"),
+    _atomic("atomic_load", "atomic_load(ptr): relaxed"),
+    _atomic("atomic_store", "atomic_store(ptr, v): relaxed"),
+    Intrinsic(
+        "memory_fence",
+        "memory_fence<order>(): 0 acquire, 1 release, 2 both, 3 sequentially consistent",
+        effect="sync",
+        header="atomic",
+        template=1,
+    ),
     Intrinsic(
         "cp_async",
         "cp_async<bytes>(dst_shared, src_global, pred): zero-fills when pred is false; bytes 4, 8, "

@@ -42,7 +42,25 @@ from .annotate import (
     set_max_nreg,
     use_swizzle,
 )
+from .atomics import (
+    atomic_add,
+    atomic_addx2,
+    atomic_addx4,
+    atomic_load,
+    atomic_max,
+    atomic_min,
+    atomic_or,
+    atomic_store,
+)
+from .bits import ffs as _ffs
+from .bits import fns as _fns
 from .capture import remember_source
+from .elementary import (
+    acosh,
+    asinh,
+    atanh,
+    nextafter,
+)
 from .entry import PrimFuncCreater, prim_func
 from .fastmath import (
     FAST as _FAST,
@@ -53,13 +71,6 @@ from .fastmath import (
     dp4a,
     fast_rcp,
     fma2,
-    ieee_add,
-    ieee_fdiv,
-    ieee_fmaf,
-    ieee_frcp,
-    ieee_fsqrt,
-    ieee_mul,
-    ieee_sub,
     max2,
     min2,
     mul2,
@@ -187,6 +198,16 @@ from .reducers import (
     reducer_init,
     reducer_update,
 )
+from .rounding import (
+    ieee_add,
+    ieee_fdiv,
+    ieee_fmaf,
+    ieee_frcp,
+    ieee_frsqrt,
+    ieee_fsqrt,
+    ieee_mul,
+    ieee_sub,
+)
 from .tensor import (
     BufferAnnotation as Buffer,
 )
@@ -204,15 +225,7 @@ from .tensor import (
     tensor,
 )
 from .threads import (
-    all_sync,
-    any_sync,
     assume,
-    atomic_add,
-    atomic_addx2,
-    atomic_addx4,
-    atomic_max,
-    atomic_min,
-    ballot_sync,
     device_assert,
     get_lane_idx,
     get_warp_group_idx,
@@ -220,19 +233,10 @@ from .threads import (
     get_warp_idx_sync,
     named_barrier_arrive,
     print,
-    shfl_down,
-    shfl_sync,
-    shfl_up,
-    shfl_xor,
     shuffle_elect,
     sync_threads,
     sync_warp,
     thread_return,
-    warp_reduce_bitand,
-    warp_reduce_bitor,
-    warp_reduce_max,
-    warp_reduce_min,
-    warp_reduce_sum,
 )
 from .unsupported import UNSUPPORTED as _UNSUPPORTED
 from .unsupported import refusal as _refusal
@@ -247,6 +251,29 @@ from .views import (
     reshape,
     view,
 )
+from .warps import (
+    activemask,
+    all_sync,
+    any_sync,
+    ballot_sync,
+    match_all_sync,
+    match_any_sync,
+    shfl_down,
+    shfl_sync,
+    shfl_up,
+    shfl_xor,
+    syncthreads_and,
+    syncthreads_count,
+    syncthreads_or,
+    tvm_warp_shuffle,
+    tvm_warp_shuffle_down,
+    tvm_warp_shuffle_up,
+    warp_reduce_bitand,
+    warp_reduce_bitor,
+    warp_reduce_max,
+    warp_reduce_min,
+    warp_reduce_sum,
+)
 
 Serial, Unroll = serial, unroll
 dtype = DType
@@ -257,6 +284,7 @@ ballot = ballot_sync
 globals().update({name: DType(name) for name in dtypes.NAMES})
 # approximate functions: T.__exp, …
 globals().update({f"__{name}": function for name, function in _FAST.items()})
+globals().update({"__ffs": _ffs, "__fns": _fns})
 
 _LAYOUTS = ("Layout", "Fragment")
 
@@ -302,6 +330,8 @@ __all__ = [
     "abs2",
     "access_ptr",
     "acos",
+    "acosh",
+    "activemask",
     "add2",
     "address_of",
     "align_up",
@@ -327,15 +357,20 @@ __all__ = [
     "any_of",
     "any_sync",
     "asin",
+    "asinh",
     "assume",
     "async_copy",
     "atan",
     "atan2",
+    "atanh",
     "atomic_add",
     "atomic_addx2",
     "atomic_addx4",
+    "atomic_load",
     "atomic_max",
     "atomic_min",
+    "atomic_or",
+    "atomic_store",
     "ballot",
     "ballot_sync",
     "barrier_arrive",
@@ -405,6 +440,7 @@ __all__ = [
     "ieee_fdiv",
     "ieee_fmaf",
     "ieee_frcp",
+    "ieee_frsqrt",
     "ieee_fsqrt",
     "ieee_mul",
     "ieee_sub",
@@ -424,6 +460,8 @@ __all__ = [
     "macro",
     "make_tensor",
     "make_tensor_from_addr",
+    "match_all_sync",
+    "match_any_sync",
     "max",
     "max2",
     "max_value",
@@ -438,6 +476,7 @@ __all__ = [
     "mul2",
     "named_barrier_arrive",
     "nearbyint",
+    "nextafter",
     "no_set_max_nreg",
     "pdl_sync",
     "pdl_trigger",
@@ -482,6 +521,9 @@ __all__ = [
     "symbolic",
     "sync_threads",
     "sync_warp",
+    "syncthreads_and",
+    "syncthreads_count",
+    "syncthreads_or",
     "tan",
     "tanh",
     "tensor",
@@ -494,6 +536,9 @@ __all__ = [
     "trunc",
     "truncdiv",
     "truncmod",
+    "tvm_warp_shuffle",
+    "tvm_warp_shuffle_down",
+    "tvm_warp_shuffle_up",
     "unroll",
     "use_swizzle",
     "vectorized",

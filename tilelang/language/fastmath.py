@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Approximate, explicitly rounded and packed arithmetic: `T.__exp`, `T.ieee_add`, `T.add2`,
-`T.dp4a`.
-"""
+"""Approximate and packed arithmetic: `T.__exp`, `T.add2`, `T.dp4a`."""
 
 from __future__ import annotations
 
@@ -9,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 from tilelang import ir
-from tilelang.errors import OptionError
 from tilelang.ir import Buffer, DType, Expr, Load, Region, call, const
 
 from .math import fail, operand
@@ -36,74 +33,6 @@ def _fast(name: str) -> Callable[[Any], Expr]:
 
 FAST = {n: _fast(n) for n in ("exp", "exp2", "exp10", "log", "log2", "log10", "sin", "cos", "tan")}
 fast_rcp = _fast("rcp")
-
-
-def _nearest(what: str, rounding: str) -> None:
-    if rounding not in ("rn", "rz", "ru", "rd"):
-        raise fail(
-            f"{what}: unknown rounding mode {rounding!r}",
-            "TL0544",
-            "one of rn, rz, ru, rd",
-            OptionError,
-        )
-    if rounding != "rn":
-        raise fail(
-            f"{what}: rounding mode {rounding!r} is not supported yet",
-            "TL0545",
-            "use 'rn' (to nearest even)",
-            OptionError,
-        )
-
-
-def _fma(a: Any, b: Any, c: Any, what: str) -> Expr:
-    """Rounded once and never contracted with its neighbours, which plain `a * b + c` could be."""
-    e = operand(a, what)
-    return call(
-        "fma", [e, ir.cast(operand(b, what), e.dtype), ir.cast(operand(c, what), e.dtype)], e.dtype
-    )
-
-
-def ieee_add(a: Any, b: Any, rounding_mode: str = "rn") -> Expr:
-    """a + b, rounded as said."""
-    _nearest("T.ieee_add", rounding_mode)
-    return _fma(a, const(1.0), b, "T.ieee_add")
-
-
-def ieee_sub(a: Any, b: Any, rounding_mode: str = "rn") -> Expr:
-    """a - b, rounded as said."""
-    _nearest("T.ieee_sub", rounding_mode)
-    return _fma(b, const(-1.0), a, "T.ieee_sub")
-
-
-def ieee_mul(a: Any, b: Any, rounding_mode: str = "rn") -> Expr:
-    """a * b, rounded as said (adding -0.0 changes nothing, not even the sign of a zero)."""
-    _nearest("T.ieee_mul", rounding_mode)
-    return _fma(a, b, const(-0.0), "T.ieee_mul")
-
-
-def ieee_fmaf(a: Any, b: Any, c: Any, rounding_mode: str = "rn") -> Expr:
-    """a * b + c, rounded once as said."""
-    _nearest("T.ieee_fmaf", rounding_mode)
-    return _fma(a, b, c, "T.ieee_fmaf")
-
-
-def ieee_fdiv(a: Any, b: Any, rounding_mode: str = "rn") -> Expr:
-    """a / b, rounded as said."""
-    _nearest("T.ieee_fdiv", rounding_mode)
-    return operand(a, "T.ieee_fdiv") / operand(b, "T.ieee_fdiv")
-
-
-def ieee_frcp(a: Any, rounding_mode: str = "rn") -> Expr:
-    """1 / a, rounded as said."""
-    e = operand(a, "T.ieee_frcp")
-    return ieee_fdiv(const(1.0, e.dtype), e, rounding_mode)
-
-
-def ieee_fsqrt(a: Any, rounding_mode: str = "rn") -> Expr:
-    """Square root, rounded as said."""
-    _nearest("T.ieee_fsqrt", rounding_mode)
-    e = operand(a, "T.ieee_fsqrt")
-    return call("sqrt", [e], e.dtype)
 
 
 def _packed(name: str, function: Callable[..., Expr]) -> Callable[..., Expr]:

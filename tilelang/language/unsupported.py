@@ -105,26 +105,8 @@ UNSUPPORTED: dict[str, str] = {
         "random numbers are not supported yet; pass them as a tensor",
     ),
     **dict.fromkeys(
-        ["atomic_or", "atomic_load", "atomic_store"],
-        "this atomic is not supported yet; use T.atomic_add, max or min",
-    ),
-    **dict.fromkeys(
         ["sync_grid", "sync_global"],
         "a barrier of the whole grid is not supported yet; use two T.Kernel in one function",
-    ),
-    **dict.fromkeys(
-        [
-            "activemask",
-            "match_any_sync",
-            "match_all_sync",
-            "syncthreads_count",
-            "syncthreads_and",
-            "syncthreads_or",
-            "__ffs",
-            "__fns",
-        ],
-        "this warp query is not supported yet; use T.ballot_sync, T.any_sync, T.all_sync or "
-        "T.warp_reduce_*",
     ),
     **dict.fromkeys(
         ["gemm_sp", "wgmma_gemm_sp", "tcgen05_gemm_sp", "im2col", "c2d_im2col"],
@@ -135,15 +117,10 @@ UNSUPPORTED: dict[str, str] = {
         "reduce a fragment with T.reduce_sum, T.reduce_max, ..., or one value per lane of a warp "
         "with T.warp_reduce_sum, T.warp_reduce_max, ...",
     ),
-    "tvm_warp_shuffle": "use T.shfl_sync, T.shfl_xor, T.shfl_up or T.shfl_down",
     **dict.fromkeys(
         ["reduce_any", "reduce_all"],
         "use T.reduce_max or T.reduce_min on 0 and 1, or T.any_of and T.all_of on a buffer",
     ),
-    "asinh": "write it out: T.log(x + T.sqrt(x * x + 1))",
-    "acosh": "write it out: T.log(x + T.sqrt(x * x - 1))",
-    "atanh": "write it out: 0.5 * T.log((1 + x) / (1 - x))",
-    "nextafter": "add 1 to the bits: T.reinterpret of the value as an integer, and back",
     **dict.fromkeys(
         [
             "launch_thread",
@@ -171,7 +148,6 @@ UNSUPPORTED: dict[str, str] = {
             "WSOpRef",
             "WSSync",
             "PartialFragment",
-            "ieee_frsqrt",
             "__ldg",
             "get_cluster_id",
         ],

@@ -73,7 +73,6 @@ def _buffers(func: PrimFunc) -> list[Buffer]:
     return [p for p in func.params if isinstance(p, Buffer)]
 
 
-_NAMED_BARRIERS = ("named_barrier_sync", "named_barrier_arrive")
 
 
 @dataclass(frozen=True)
@@ -277,9 +276,10 @@ class _Checker:
                         help="assign it in the same block or outside of it; what changes in a loop "
                         "or an if is a T.alloc_var",
                     )
-                if type(x) is Call and x.op in _NAMED_BARRIERS and self.ctx.target.is_cpu:
+                if type(x) is Call and x.op == "named_barrier_arrive" and self.ctx.target.is_cpu:
                     raise TargetError(
-                        "named barriers do not exist on a CPU",
+                        "T.named_barrier_arrive has no meaning on a CPU, where threads take turns "
+                        "from one wait to the next",
                         code="TL0633",
                         span=at.span,
                         help="use T.sync_threads() for all threads of the block",

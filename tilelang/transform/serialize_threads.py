@@ -48,6 +48,7 @@ from tilelang.ir import (
 )
 from tilelang.utils import prod
 
+from .lane_exchange import Exchange, distribute, has_collective, is_cut
 from .manager import PassContext
 from .scope import accessed, leaves
 from .summary import summary
@@ -60,19 +61,33 @@ def run(func: PrimFunc, ctx: PassContext) -> PrimFunc:
 
 def _serialized(s: Launch) -> Launch:
     used = summary(s.body).used
-    threads = [(v, n) for v, n in zip(s.thread_vars, s.threads, strict=False) if v in used]
-    if not threads:
+    every = has_collective(s.body)  # what lanes exchange depends on who they are
+    named = zip(s.thread_vars, s.threads, strict=False)
+    threads = [(v, n) for v, n in named if every or v in used]
+    if not (threads or every):
         return s
     alone = {v: const(0, v.dtype) for v, n in threads if n == 1}
     body = substitute(s.body, alone)
     threads = [(v, n) for v, n in threads if n > 1]
-    if threads:
+    if threads or every:
         body = _Fission(threads).run(body)
     return Launch(s.grid, s.threads, s.block_vars, s.thread_vars, body, s.annotations, s.span)
 
 
 def _is_barrier(s: Stmt) -> bool:
-    return type(s) is Evaluate and type(s.value) is Call and s.value.op == "sync_threads"
+    whole = type(s) is Evaluate and type(s.value) is Call and s.value.op == "sync_threads"
+    return whole or is_cut(s)
+
+
+# Instructions of units that a CPU lacks, and waits for threads that run later.
+_GPU_ONLY = frozenset(
+    {
+        n
+        for n, row in INTRINSICS.items()
+        if row.header in ("ldmatrix", "mma", "wgmma", "mbarrier", "tma")
+    }
+    | {"named_barrier_arrive"}
+)
 
 
 class _Fission:
@@ -86,13 +101,20 @@ class _Fission:
         self.exported: dict[Var, Buffer] = {}
 
     def run(self, body: Stmt) -> Stmt:
+        self.check(body)
+        body = Exchange(self.index, self.count).run(body)
+        self.settle(body)
+        body = distribute(body, self.differs)
+        self.settle(body)
+        return seq(self.emit(self.plan(body, top=True)))
+
+    def settle(self, body: Stmt) -> None:
+        """Marks until nothing new is found."""
         while True:
             before = len(self.vars) + len(self.buffers)
             self.mark(body, False)
             if len(self.vars) + len(self.buffers) == before:
                 break
-        self.check(body)
-        return seq(self.emit(self.plan(body, top=True)))
 
     # ------------------------------------------------------------------------------ what differs
 
@@ -141,11 +163,11 @@ class _Fission:
 
     def check(self, body: Stmt) -> None:
         for x in walk(body):
-            if type(x) is Call and INTRINSICS[x.op].collective:
+            if type(x) is Call and x.op in _GPU_ONLY:
                 raise TargetError(
-                    f"T.{x.op} works on the lanes of a warp, which a CPU does not have",
+                    f"T.{x.op} is an instruction of the GPU that has no meaning on a CPU",
                     code="TL0630",
-                    help="use T.reduce or shared memory, or compile for a CUDA target",
+                    help="use T.copy, T.gemm or T.sync_threads, or compile for a CUDA target",
                 )
 
     # ------------------------------------------------------------------------------ groups

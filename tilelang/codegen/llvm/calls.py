@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Intrinsic calls -> instructions: what each row of the intrinsic table means on one CPU thread.
 
-A block has one thread, so barriers do nothing and a shuffle returns the caller's own value. What
-only makes sense on a GPU (mma, TMA, mbarriers) is absent: no CPU lowering emits it.
+A block has one thread, so barriers do nothing; what lanes exchange has gone through memory before
+(`transform/lane_exchange.py`). What only makes sense on a GPU (mma, TMA, mbarriers) is absent: no
+CPU lowering emits it.
 """
 
 from __future__ import annotations
@@ -216,6 +217,8 @@ def _atomic_one(em: Expressions, at: Value, v: Value, dtype: DType, kind: str) -
         op = "fadd" if dtype.is_float else "add"
     elif dtype.is_float:
         op = "f" + kind
+    elif kind == "or":
+        op = kind
     else:
         op = kind if dtype.kind == "int" else "u" + kind
     return em.fn.emit(f"atomicrmw {op} {at.typed}, {v.typed} monotonic", v.elem)
@@ -246,6 +249,28 @@ def _atomic_narrow(em: Expressions, at: Value, v: Value, dtype: DType, kind: str
     return old
 
 
+_ORDERINGS = ("acquire", "release", "acq_rel", "seq_cst")
+
+
+def _atomic_load(em: Expressions, e: Any) -> Value:
+    at, elem = em.value(e.args[0]), memory_elem(e.dtype)
+    out = em.fn.emit(f"load atomic {elem}, {at.typed} monotonic, align {e.dtype.bytes}", elem)
+    return out.cmp("ne", 0) if e.dtype.is_bool else out
+
+
+def _atomic_store(em: Expressions, e: Any) -> Value:
+    at, v, dtype = em.value(e.args[0]), em.value(e.args[1]), e.args[1].dtype
+    if dtype.is_bool:
+        v = v.convert("zext", memory_elem(dtype))
+    em.fn.line(f"store atomic {v.typed}, {at.typed} monotonic, align {dtype.bytes}")
+    return _nothing(em, e)
+
+
+def _memory_fence(em: Expressions, e: Any) -> Value:
+    em.fn.line(f"fence {_ORDERINGS[int(e.args[0].value)]}")
+    return _nothing(em, e)
+
+
 def _copy_bytes(em: Expressions, e: Any) -> Value:
     """cp_async<bytes>(dst, src, pred): done at once; zeros if pred is false."""
     count = em.value(e.args[0]).const
@@ -270,15 +295,6 @@ def _copy_bytes(em: Expressions, e: Any) -> Value:
 def _nothing(em: Expressions, e: Any) -> Value:
     """A barrier of one thread."""
     return em.fn.const(0, "ptr")
-
-
-def _own_value(em: Expressions, e: Any) -> Value:
-    """A shuffle among one thread."""
-    return em.value(e.args[0])
-
-
-def _elect(em: Expressions, e: Any) -> Value:
-    return em.fn.const(True, "i1")
 
 
 def _text(e: Any) -> str:
@@ -348,11 +364,12 @@ CALLS: dict[str, Callable[[Any, Any], Value]] = {
     **_group("max_nan min_nan", _nan_min_max),
     **_group("isnan isinf isfinite", _predicate),
     **_group("popcount clz", _count_bits),
-    **_group("atomic_add atomic_max atomic_min", _atomic),
+    **_group("atomic_add atomic_max atomic_min atomic_or", _atomic),
+    "atomic_load": _atomic_load,
+    "atomic_store": _atomic_store,
+    "memory_fence": _memory_fence,
     **_group("reduce_lanes_add reduce_lanes_max", _reduce_lanes),
-    **_group("sync_threads sync_warp cp_async_commit cp_async_wait", _nothing),
-    **_group("shfl_idx shfl_xor shfl_up shfl_down warp_uniform", _own_value),
-    "elect_one": _elect,
+    **_group("sync_threads cp_async_commit cp_async_wait", _nothing),
     "fma": _fma,
     "reinterpret": _reinterpret,
     "make_vector": _make_vector,

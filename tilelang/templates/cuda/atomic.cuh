@@ -5,6 +5,10 @@
 
 namespace tl {
 
+// The unsigned integer of a size.
+template <int bytes> using word_of = typename conditional<bytes == 1, u8, typename conditional<bytes == 2, u16,
+    typename conditional<bytes == 4, u32, u64>::type>::type>::type;
+
 // Replaces *p by f(*p) with compare-and-swap on the value's own word: atom.cas has .b16, .b32 and
 // .b64 (PTX ISA, atom), 8-bit values go through the 32-bit word around them.
 template <class T, class F> TL_DEV T atomic_update(T* p, F f) {
@@ -22,7 +26,7 @@ template <class T, class F> TL_DEV T atomic_update(T* p, F f) {
     } while (seen != expected);
     return old;
   } else {
-    using word_t = typename conditional<sizeof(T) == 2, u16, typename conditional<sizeof(T) == 4, u32, u64>::type>::type;
+    using word_t = word_of<sizeof(T)>;
     word_t seen = *(volatile word_t*)p, expected;
     do {
       expected = seen;
@@ -64,6 +68,29 @@ template <class T, class V> TL_DEV T atomic_min(T* p, V value) {
   T x = cast<T>(value);
   if constexpr (same<T, int> || same<T, u32> || same<T, long long> || same<T, u64>) return atomicMin(p, x);
   else return atomic_update(p, [=](T old) { return min(old, x); });
+}
+
+template <class T, class V> TL_DEV T atomic_or(T* p, V value) {
+  T x = cast<T>(value);
+  if constexpr (sizeof(T) == 4) return (T)atomicOr((u32*)p, (u32)x);
+  else if constexpr (sizeof(T) == 8) return (T)atomicOr((u64*)p, (u64)x);
+  else return atomic_update(p, [=](T old) { return (T)(old | x); });
+}
+
+// A volatile access of a naturally aligned element is one relaxed access of the whole device (PTX
+// ISA, memory consistency model: volatile is relaxed with system scope).
+template <class T> TL_DEV T atomic_load(T* p) {
+  const word_of<sizeof(T)> word = *(volatile word_of<sizeof(T)>*)p;
+  return reinterpret<T>(word);
+}
+template <class T> TL_DEV void atomic_store(T* p, T value) {
+  *(volatile word_of<sizeof(T)>*)p = reinterpret<word_of<sizeof(T)>>(value);
+}
+
+// PTX ISA, fence: .acq_rel is what acquire and release need, .sc orders all of them.
+template <int order> TL_DEV void memory_fence() {
+  if constexpr (order == 3) asm volatile("fence.sc.gpu;" ::: "memory");
+  else asm volatile("fence.acq_rel.gpu;" ::: "memory");
 }
 
 // Lane by lane: a vector of updates is not one atomic update.

@@ -33,6 +33,10 @@ template <class T> TL_DEV T shfl_down(T x, int delta, int width = 32) {
   return by_words(x, [=](u32 w) { return __shfl_down_sync(all_lanes, w, delta, width); });
 }
 
+// Votes and matches: PTX ISA, vote.sync and match.sync.
+TL_DEV u32 ballot(bool predicate) { return __ballot_sync(all_lanes, predicate); }
+template <class T> TL_DEV u32 match_any(T x) { return __match_any_sync(all_lanes, x); }
+
 // The value of lane 0; the compiler then knows that it is one value for the warp.
 template <class T> TL_DEV T warp_uniform(T x) { return shfl_idx(x, 0, 32); }
 
