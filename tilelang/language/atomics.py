@@ -97,7 +97,7 @@ def _atomic(
     if op == "atomic_or" and not dst.dtype.is_int:
         raise t.error(
             f"{what} of {dst.dtype}",
-            "TL0247",
+            "TL0270",
             "the destination must be of an integer dtype",
             TypeMismatchError,
         )
@@ -221,7 +221,7 @@ def _element(t: Trace, what: str, place: Any) -> Load:
         (n,) = place.static_shape
         place = Load(place, (const(0),)) if n == 1 else place
     if not isinstance(place, Load):
-        raise t.error(f"{what} is of a single element", "TL0248", "e.g. C[i, j]", TypeMismatchError)
+        raise t.error(f"{what} is of a single element", "TL0271", "e.g. C[i, j]", TypeMismatchError)
     return place
 
 

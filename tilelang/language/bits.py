@@ -20,7 +20,7 @@ _WORD = DType("uint32")
 def _unsigned(x: Any, what: str) -> Expr:
     e = operand(x, what)
     if not e.dtype.is_int:
-        raise fail(f"{what} of a {e.dtype}", "TL0250", "give an integer")
+        raise fail(f"{what} of a {e.dtype}", "TL0273", "give an integer")
     return ir.cast(e, "uint64" if e.dtype.bits == 64 else "uint32")
 
 

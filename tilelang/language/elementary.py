@@ -24,7 +24,7 @@ def _composed(name: str, doc: str, formula: Callable[[Expr], Expr]) -> Callable[
     def function(x: Any) -> Expr:
         e = operand(x, what)
         if e.dtype.is_handle:
-            raise fail(f"{what} of a pointer", "TL0251", "give a number")
+            raise fail(f"{what} of a pointer", "TL0274", "give a number")
         own = e.dtype if e.dtype.is_float else DType("float32").with_lanes(e.dtype.lanes)
         wide = own if own.bits >= 32 else DType("float32").with_lanes(own.lanes)
         return ir.cast(formula(ir.cast(e, wide)), own)
@@ -83,7 +83,7 @@ def nextafter(x: Any, y: Any) -> Expr:
     own = ir.promote(a.dtype, b.dtype)
     own = own if own.is_float else DType("float32")
     if own.lanes > 1 or own.bits < 16:
-        raise fail(f"T.nextafter of {own}", "TL0252", "give a scalar of 16, 32 or 64 bits")
+        raise fail(f"T.nextafter of {own}", "TL0275", "give a scalar of 16, 32 or 64 bits")
     return _neighbour(ir.cast(a, own), ir.cast(b, own))
 
 

@@ -178,7 +178,7 @@ def ieee_frsqrt(a: Any) -> Expr:
     """1 / sqrt(a) to nearest even: of a float32 by way of float64, whose error never decides."""
     e = operand(a, "T.ieee_frsqrt")
     if e.dtype is not _F32:
-        raise fail(f"T.ieee_frsqrt of {e.dtype}", "TL0253", "cast it to float32, or use T.rsqrt")
+        raise fail(f"T.ieee_frsqrt of {e.dtype}", "TL0276", "cast it to float32, or use T.rsqrt")
     return ir.cast(const(1.0, _F64) / call("sqrt", [_wide(e)], _F64), _F32)
 
 

@@ -260,7 +260,7 @@ def _guarded(body: Stmt | None, cond: Expr) -> list[Stmt]:
             raise TargetError(
                 "on a CPU the lanes of a warp cannot meet in a while loop that only some threads "
                 "enter",
-                code="TL0634",
+                code="TL0640",
                 span=s.span,
                 help="move the loop out of the condition, or make it T.serial with a fixed extent",
             )
