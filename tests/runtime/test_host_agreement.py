@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The packed entry, the Python launcher and the generated CPython function judge calls alike."""
+"""The packed entry, the Python launcher, the generated CPython function and the extension judge
+calls alike."""
 
 from __future__ import annotations
 
@@ -16,9 +17,11 @@ from tilelang.codegen.host_python import host_python, python_entry
 from tilelang.engine import DeviceModule, HostModule
 from tilelang.errors import TileError
 from tilelang.ir import Buffer, DType, Expr, HostProgram, Kernel, Seq, Var, ceildiv, const
+from tilelang.jit.adapter.cython import Launch
 from tilelang.jit.adapter.native import native_function
 from tilelang.runtime import llvm_jit
 from tilelang.runtime import tvm_ffi as ffi
+from tilelang.runtime.dlpack import CPU
 from tilelang.runtime.launch import CallSpec, call_spec
 from tilelang.target import Target
 
@@ -87,7 +90,7 @@ def _size(e: Expr, values: dict[Any, int]) -> int:
 
 
 class Calls:
-    """One program behind all three; each records the symbols that its kernel was given."""
+    """One program behind all four; each records the symbols that its kernel was given."""
 
     def __init__(self, program: HostProgram) -> None:
         self.spec: CallSpec = call_spec(program)
@@ -100,6 +103,17 @@ class Calls:
         module = llvm_jit.load(code, ["__tvm_ffi_f"], {**ffi.symbols(), "f_kernel": address})
         self.entry = ffi.function_at(module.address("__tvm_ffi_f"), module)
         self.native = self.make_native(program, address)
+        self.cython = self.make_cython()
+
+    def make_cython(self) -> Any:
+        def record(slots: Any, first: int, last: int) -> None:
+            self.seen.append((slots[0], slots[1]))
+
+        pointer = ctypes.POINTER(ctypes.c_int64)
+        kind = ctypes.CFUNCTYPE(ctypes.c_void_p, pointer, ctypes.c_int64, ctypes.c_int64)
+        self.slots_recorder = kind(record)
+        address = ctypes.cast(self.slots_recorder, ctypes.c_void_p).value or 0
+        return Launch(self.spec, _NoDevice(self), lambda name: address, b"").function
 
     def make_native(self, program: HostProgram, address: int) -> Any:
         # The kernel is a jump to the recorder, so that the module is complete by itself.
@@ -129,6 +143,18 @@ class Calls:
         return seen
 
 
+class _NoDevice:
+    """A CPU whose kernels tell the symbols that Python gives them."""
+
+    device_type = CPU
+
+    def __init__(self, calls: Calls) -> None:
+        self.calls = calls
+
+    def run(self, kernel: Any, grid: Any, args: Any, ranges: Any, device: int) -> None:
+        self.calls.seen.append(tuple(a.value for a in args))
+
+
 @settings(max_examples=25)
 @given(st.data())
 def test_all_ways_agree(data: st.DataObject) -> None:
@@ -141,7 +167,9 @@ def test_all_ways_agree(data: st.DataObject) -> None:
         want = calls.outcome(calls.by_python, args)
         assert calls.outcome(calls.entry, args) == want
         assert calls.outcome(calls.native, args) == want
+        assert calls.outcome(calls.cython, args) == want
         if all(isinstance(x, torch.Tensor) for x in args):
             arrays = [x.numpy() for x in args]
             assert calls.outcome(calls.entry, arrays) == want
+            assert calls.outcome(calls.cython, arrays) == want
             assert all(isinstance(a, np.ndarray) for a in arrays)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Launches by the packed entry and by the Python launcher, against a driver that records them."""
+"""Launches by the packed entry, by the Python launcher and by the extension of backend cython,
+against a driver that records them."""
 
 from __future__ import annotations
 
@@ -30,8 +31,9 @@ from tilelang.ir import (
     ceildiv,
     const,
 )
+from tilelang.jit.adapter.cython import Launch as Launch_
 from tilelang.jit.adapter.tvm_ffi import load_entry
-from tilelang.runtime import cuda_driver, llvm_jit
+from tilelang.runtime import cuda_driver, dlpack, llvm_jit
 from tilelang.runtime import tvm_ffi as ffi
 from tilelang.runtime.cc import compile_library, find_compiler
 from tilelang.runtime.dlpack import CUDA, View
@@ -135,8 +137,6 @@ class _FakeTensor:
         return View(self.address, self.shape, self.strides(), self.dtype, where, self)
 
     def ffi(self) -> Any:
-        from tilelang.runtime import dlpack
-
         exported = object.__new__(dlpack._Exported)
         code, bits = DType(self.dtype).row.dlpack
         exported.shape = (ctypes.c_int64 * len(self.shape))(*self.shape)
@@ -183,7 +183,62 @@ def entry_module(program: HostProgram, form: str = "llvm", cubin: bytes = CUBIN)
     return host
 
 
-@pytest.fixture(params=["llvm", "c", "python"])
+class Extension:
+    """The extension, told that `_FakeTensor` is torch's tensor and 77 the current stream."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        from tilelang.jit.adapter import cython
+        from tilelang.jit.adapter import launcher as extension
+        from tilelang.runtime import launch, python_launch
+
+        def tensor_of(address: int, out: int) -> int:
+            x = ctypes.cast(address, ctypes.py_object).value
+            self.shapes = [(ctypes.c_int64 * 8)(*x.shape), (ctypes.c_int64 * 8)(*x.strides())]
+            t = dlpack._DLTensor.from_address(out)
+            t.data, t.device_type, t.device_id = x.address, CUDA, x.device_id
+            (t.code, t.bits), t.lanes, t.ndim = DType(x.dtype).row.dlpack, 1, len(x.shape)
+            pointer = ctypes.POINTER(ctypes.c_int64)
+            t.shape, t.strides = (ctypes.cast(s, pointer) for s in self.shapes)
+            t.byte_offset = 0
+            self.kept.append(self.shapes)
+            return 0
+
+        def stream_of(kind: int, device: int, out: int) -> int:
+            ctypes.c_void_p.from_address(out).value = 77
+            return 0
+
+        self.kept: list[Any] = []
+        self.tensor_of = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(tensor_of)
+        self.stream_of = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_int] * 2, ctypes.c_void_p)(
+            stream_of
+        )
+        extension.attach_frameworks()
+        shared = extension._shared(extension.launcher())
+        for name, value in (
+            ("tensor_type", id(_FakeTensor)),
+            ("tensor_of", ctypes.cast(self.tensor_of, ctypes.c_void_p).value),
+            ("stream_of", ctypes.cast(self.stream_of, ctypes.c_void_p).value),
+        ):
+            monkeypatch.setattr(shared, name, value)
+
+        def view(x: Any) -> Any:
+            return x.view() if isinstance(x, _FakeTensor) else None
+
+        monkeypatch.setattr(launch, "view_of", view)
+        monkeypatch.setattr(cython, "view_of", view)
+        monkeypatch.setattr(python_launch, "_current_of_torch", lambda device: 77)
+
+    def __call__(self, program: HostProgram, cubin: bytes = CUBIN) -> Launch_:
+        spec = call_spec(program, needed_alignment(program, SM90))
+        return Launch_(spec, CudaDevice(cubin), lambda name: 0, cubin)
+
+
+@pytest.fixture
+def extension(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> Extension:
+    return Extension(monkeypatch)
+
+
+@pytest.fixture(params=["llvm", "c", "python", "cython"])
 def run(request: pytest.FixtureRequest, fake: Fake, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Program -> callable, by the generated entry or by the Python launcher."""
 
@@ -208,7 +263,10 @@ def run(request: pytest.FixtureRequest, fake: Fake, monkeypatch: pytest.MonkeyPa
         spec = call_spec(program, needed_alignment(program, SM90))
         return PythonLauncher(spec, CudaDevice(CUBIN))
 
-    return by_python if request.param == "python" else by_entry
+    def by_extension(program: HostProgram) -> Callable[..., Any]:
+        return Extension(monkeypatch)(program).function
+
+    return {"python": by_python, "cython": by_extension}.get(request.param, by_entry)
 
 
 def args_device(args: tuple[Any, ...]) -> int:
@@ -326,6 +384,47 @@ def test_no_cubin_is_explained(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> N
         entry(zeros(4, 8).ffi(), 1.0)
 
 
+def test_the_extension_launches_by_itself_once_the_module_is_loaded(
+    fake: Fake, extension: Extension, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launch = extension(simple(dynamic_smem=100_000))
+    fake.set("fake_num_params", 3)
+    launch.function(zeros(4, 8), 1.0)
+    monkeypatch.setattr(PythonLauncher, "launch", lambda *a, **k: pytest.fail("through Python"))
+    fake.set("fake_current", 1)
+    a = zeros(10, 8)
+    launch.function(a, 0.5)
+    last = fake.launches[-1]
+    assert list(last.config.grid) == [3, 1, 1]
+    assert (last.config.smem, last.config.stream, last.params[0]) == (100_000, 77, a.address)
+    assert last.device == 0
+    assert fake.number("fake_current") == 1  # the caller's context is the current one again
+    launch.function(a, s=2, stream=5)
+    launch.function(a, s=2, stream=0, skip_tensor_validation=True)
+    launch.function(zeros(10, 7), s=2, skip_tensor_validation=True)  # the caller's own fault
+    assert [x.config.stream for x in fake.launches[-3:]] == [5, None, 77]
+    launch.function(zeros(0, 8), 1.0)
+    assert len(fake.launches) == 5
+
+
+def test_options_of_the_extension_before_the_module_is_loaded(
+    fake: Fake, extension: Extension
+) -> None:
+    fake.set("fake_num_params", 3)
+    extension(simple()).function(zeros(4, 8), 1.0, stream=9)
+    extension(simple()).function(zeros(4, 7), s=1.0, skip_tensor_validation=True)
+    assert [x.config.stream for x in fake.launches] == [9, 77]
+
+
+def test_a_failed_launch_of_the_extension_is_explained(fake: Fake, extension: Extension) -> None:
+    launch = extension(simple())
+    fake.set("fake_num_params", 3)
+    launch.function(zeros(4, 8), 1.0)
+    fake.set("fake_fail", 1)
+    with pytest.raises(RuntimeError, match=r"kernel k0: cuLaunchKernelEx failed: .*fake"):
+        launch.function(zeros(4, 8), 1.0)
+
+
 # ------------------------------------------------------------------------------------ TMA
 
 
@@ -362,6 +461,33 @@ def test_the_entry_encodes_a_descriptor_only_when_something_changed(fake: Fake) 
     assert len(fake.maps) == 3
     patterns = [launch.params[0] & 0xFF for launch in fake.launches]
     assert patterns == [0x41, 0x41, 0x41, 0x42, 0x43]
+
+
+def test_the_extension_encodes_a_descriptor_only_when_something_changed(
+    fake: Fake, extension: Extension
+) -> None:
+    call = extension(tma_program()).function
+    fake.set("fake_num_params", 1)
+    call(zeros(8, 64, dtype="float16"))
+    first = len(fake.maps)
+    a = zeros(40, 64, dtype="float16")
+    for _ in range(3):
+        call(a)
+    assert len(fake.maps) == first + 1
+    call(zeros(20, 64, dtype="float16", address=a.address))
+    call(zeros(20, 64, dtype="float16", address=a.address + 4096))
+    assert len(fake.maps) == first + 3
+    m = fake.maps[first]
+    assert (m.type, m.rank, m.address, m.swizzle) == (6, 2, a.address, 3)
+    assert list(m.dims)[:2] == [64, 40]
+    assert list(m.strides)[:1] == [128]
+    assert m.out % 64 == 0
+    patterns = [launch.params[0] & 0xFF for launch in fake.launches[1:]]
+    assert patterns == [0x42, 0x42, 0x42, 0x43, 0x44]
+    fake.set("fake_fail", 1)
+    for _ in range(2):  # a failure is not remembered as a success
+        with pytest.raises(RuntimeError, match="cuTensorMapEncodeTiled failed"):
+            call(zeros(8, 64, dtype="float16"))
 
 
 def test_an_empty_tensor_is_not_described(fake: Fake, run: Run) -> None:

@@ -19,14 +19,18 @@ if TYPE_CHECKING:
     from .host_args import Arguments
     from .host_writer import HostWriter, Value
 
-__all__ = ["argument_type", "kernel_argument", "narrow_bits"]
+__all__ = ["argument_type", "kernel_argument", "narrow_bits", "value_type"]
 
 
 def argument_type(arg: object) -> str:
     """Type of a kernel's parameter, as every code generator declares it."""
-    if not isinstance(arg, Var) or arg.dtype.is_handle:
+    return value_type(arg.dtype) if isinstance(arg, Var) else "ptr"
+
+
+def value_type(dtype: DType) -> str:
+    """Type of a scalar of this dtype."""
+    if dtype.is_handle:
         return "ptr"
-    dtype = arg.dtype
     if dtype.is_bool:
         return "i1"
     if dtype.is_float and dtype.bits >= 32:

@@ -116,10 +116,8 @@ def _sim_versions(target: Target) -> str:
     return "sim"
 
 
-_ON_CPU = ("tvm_ffi", "ctypes", "torch")
-_ON_CUDA = ("tvm_ffi", "nvrtc", "ctypes", "torch")
-_ABSENT = {"cython": "there is no Cython adapter here"}
-"""Execution backends of the original that no target has here, and why."""
+_ON_CPU = ("tvm_ffi", "ctypes", "cython", "torch")
+_ON_CUDA = ("tvm_ffi", "nvrtc", "ctypes", "cython", "torch")
 BACKENDS: dict[str, Backend] = {
     row.kind: row
     for row in (
@@ -138,10 +136,9 @@ def resolve_execution_backend(requested: str | None, target: Target) -> str:
         return allowed[0]
     if requested not in allowed:
         names = f"allowed are {', '.join(allowed)}"
-        absent = _ABSENT.get(str(requested))
         raise OptionError(
             f"invalid execution backend {requested!r} for target {str(target)!r}",
             code="TL0510",
-            help=f"{absent}; {names}" if absent else did_you_mean(str(requested), allowed) or names,
+            help=did_you_mean(str(requested), allowed) or names,
         )
     return str(requested)

@@ -85,8 +85,10 @@ def _version(command: tuple[str, ...]) -> str:
     return done.stdout.partition("\n")[0]
 
 
-def _flags(target: Target, options: Options) -> list[str]:
+def _flags(target: Target | None, options: Options | None) -> list[str]:
     """`-march`, `-m<feature>` and what the user adds (last, so that it wins)."""
+    if target is None or options is None:
+        return [*_FLAGS]
     cpu = "native" if target.is_native else target.cpu
     arm = platform.machine().lower() in ("aarch64", "arm64")
     machine = f"-mcpu={cpu}" if arm else f"-march={cpu}"
@@ -97,9 +99,13 @@ def _flags(target: Target, options: Options) -> list[str]:
 
 
 def compile_library(
-    sources: Sequence[str], target: Target, options: Options, libraries: Sequence[str] = ("m",)
+    sources: Sequence[str],
+    target: Target | None,
+    options: Options | None,
+    libraries: Sequence[str] = ("m",),
 ) -> bytes:
-    """The shared library of the given C sources (separate translation units)."""
+    """The shared library of the given C sources (separate translation units). Without a target: for
+    every machine of this architecture."""
     with tempfile.TemporaryDirectory(prefix="tilelang-cc-") as name:
         folder = Path(name)
         files = [f"part{n}.c" for n in range(len(sources))]

@@ -92,7 +92,11 @@ class Driver:
             ) from None
         code = function(*args)
         if code != 0:
-            raise ToolchainError(f"{name} failed: {self._reason(code)}", code="TL0812")
+            raise self.failure(name, code)
+
+    def failure(self, what: str, code: int) -> ToolchainError:
+        """The error for a driver function's result."""
+        return ToolchainError(f"{what} failed: {self._reason(code)}", code="TL0812")
 
     def _reason(self, code: int) -> str:
         texts = []

@@ -62,7 +62,10 @@ from tilelang.ir.intrinsics import TABLE
 from .cuda_driver import missing_device
 from .dlpack import CPU, CUDA, View, view_of
 
-__all__ = ["CODES", "Bound", "CallSpec", "KernelSpec", "MapSpec", "ParamSpec", "Size", "call_spec"]
+__all__ = [
+    "CODES", "Bound", "CallSpec", "KernelSpec", "MapSpec", "ParamSpec", "Size", "alike",
+    "call_spec",
+]  # fmt: skip
 
 # Codes of the mistakes that the packed entry reports too (codegen.host_errors); the texts agree.
 CODES = {
@@ -238,8 +241,16 @@ class CallSpec:
 
     # ---------------------------------------------------------------------------- checking
 
-    def bind(self, args: Sequence[Any], *, device_type: int = CPU, partial: bool = False) -> Bound:
-        """Checks all arguments (only the inputs if `partial`); texts as of the packed entry."""
+    def bind(
+        self,
+        args: Sequence[Any],
+        *,
+        device_type: int = CPU,
+        partial: bool = False,
+        trusted: bool = False,
+    ) -> Bound:
+        """Checks all arguments (only the inputs if `partial`); texts as of the packed entry.
+        trusted: dtype, shape, strides and device of the tensors are as they should be."""
         indices = self.inputs if partial else tuple(range(len(self.params)))
         if len(args) != len(indices):
             names = ", ".join(self.params[i].name for i in indices)
@@ -252,15 +263,15 @@ class CallSpec:
         for index, x in zip(indices, args, strict=True):
             p = self.params[index]
             if p.kind == "tensor":
-                bound.views[index] = self._tensor(p, x)
+                bound.views[index] = self._tensor(p, x, trusted)
             else:
-                bound.symbols[p.symbol] = self._scalar(p, x)
+                bound.symbols[p.symbol] = self.number(p, x)
         order = [i for i in indices if i in bound.views and i not in self.outputs]
         if bound.views:
             bound.device = next(iter(bound.views.values())).device
         for index in order:
             self._bind_symbols(self.params[index], bound.views[index], bound, origins)
-        for index in [*order, *(o for o in self.outputs if o in bound.views)]:
+        for index in [] if trusted else [*order, *(o for o in self.outputs if o in bound.views)]:
             self._check(self.params[index], bound.views[index], bound, origins, device_type)
         for cond, message in self.asserts:
             if not evaluate(cond, bound.symbols):
@@ -271,7 +282,7 @@ class CallSpec:
     def _where(self, p: ParamSpec) -> str:
         return f"kernel {self.name}: parameter {p.name}"
 
-    def _tensor(self, p: ParamSpec, x: Any) -> View:
+    def _tensor(self, p: ParamSpec, x: Any, trusted: bool) -> View:
         try:
             view = view_of(x)
         except ArgumentTypeError as error:
@@ -285,7 +296,7 @@ class CallSpec:
                 f"{self._where(p)}: expected {len(p.shape)} dimensions, got {len(view.shape)}",
                 code=CODES["rank"],
             )
-        if not _dtype_fits(p.dtype, view.dtype):
+        if not trusted and not _dtype_fits(p.dtype, view.dtype):
             raise ArgumentTypeError(
                 f"{self._where(p)}: expected dtype {p.dtype}, got {view.dtype}", code=CODES["dtype"]
             )
@@ -294,7 +305,8 @@ class CallSpec:
             view = view._replace(shape=(*view.shape[:-1], view.shape[-1] * 8 // bits))
         return view
 
-    def _scalar(self, p: ParamSpec, x: Any) -> Any:
+    def number(self, p: ParamSpec, x: Any) -> Any:
+        """The value of a scalar or a pointer, as Python's own int, float or bool."""
         dtype = DType(p.dtype)
         if p.kind == "pointer":
             if isinstance(x, int) or x is None:
@@ -431,7 +443,8 @@ def _index(x: Any) -> int | None:
     try:
         return int(x.__index__())
     except (AttributeError, TypeError):  # an array of several numbers has the method
-        return None
+        is_bool = getattr(getattr(x, "dtype", None), "kind", "") == "b" and x.shape == ()
+        return int(x) if is_bool else None  # numpy's bool lacks it
 
 
 def _kind_name(x: object) -> str:
@@ -446,8 +459,13 @@ _ALIKE = (
 _BYTES = ("int8", "uint8")
 
 
+def alike(dtype: str) -> frozenset[str]:
+    """The dtypes whose tensors a parameter of this one takes as they are."""
+    return next((names for names in _ALIKE if dtype in names), frozenset({dtype}))
+
+
 def _dtype_fits(expected: str, got: str) -> bool:
-    if expected == got or any(expected in a and got in a for a in _ALIKE):
+    if got in alike(expected):
         return True
     packed = DType(expected).bits < 8 or expected == "float4_e2m1_unpacked"
     return packed and (got in _BYTES or got.removesuffix("_x2") == expected)

@@ -19,8 +19,11 @@ if TYPE_CHECKING:
 __all__ = ["by_position"]
 
 
-def by_position(spec: CallSpec, args: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...]:
-    """The arguments of the inputs, or of all parameters if that is what the caller passes."""
+def by_position(
+    spec: CallSpec, args: Sequence[Any], named: Mapping[str, Any], options: Sequence[str] = ()
+) -> tuple[Any, ...]:
+    """The arguments of the inputs, or of all parameters if that is what the caller passes. options:
+    keywords that the caller has taken out of `named`."""
     everything = [p.name for p in spec.params]
     inputs = [everything[i] for i in spec.inputs]
     with_outputs = len(args) > len(inputs) or any(
@@ -29,7 +32,7 @@ def by_position(spec: CallSpec, args: Sequence[Any], named: Mapping[str, Any]) -
     order = everything if with_outputs else inputs
     for name in named:
         if name not in order[len(args) :]:
-            raise _misplaced(spec, name, order)
+            raise _misplaced(spec, name, order, options)
     left = [name for name in order[len(args) :] if name in named]
     if len(args) + len(left) != len(order):
         raise ArgumentValueError(
@@ -40,7 +43,9 @@ def by_position(spec: CallSpec, args: Sequence[Any], named: Mapping[str, Any]) -
     return (*args, *(named[name] for name in left))
 
 
-def _misplaced(spec: CallSpec, name: str, order: Sequence[str]) -> ArgumentTypeError:
+def _misplaced(
+    spec: CallSpec, name: str, order: Sequence[str], options: Sequence[str]
+) -> ArgumentTypeError:
     if name in order:
         return ArgumentTypeError(
             f"kernel {spec.name}: parameter {name} is given by position and by name", code="TL0971"
@@ -48,5 +53,5 @@ def _misplaced(spec: CallSpec, name: str, order: Sequence[str]) -> ArgumentTypeE
     return ArgumentTypeError(
         f"kernel {spec.name}: there is no parameter {name}",
         code="TL0973",
-        help=did_you_mean(name, order) or f"the parameters are {', '.join(order)}",
+        help=did_you_mean(name, [*order, *options]) or f"the parameters are {', '.join(order)}",
     )

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
 from tilelang.ir import DType
+from tilelang.target.cuda_abi import LaunchAttribute
 
 from .dlpack import CUDA, allocate, view_of
 from .launch import Bound, CallSpec, KernelSpec, MapSpec, evaluate
@@ -20,6 +23,7 @@ from .named import by_position
 
 __all__ = [
     "CudaDevice", "Device", "MemoryRange", "PythonLauncher", "argument_ctype", "current_stream",
+    "launch_attributes", "on_stream",
 ]  # fmt: skip
 
 _CTYPES: dict[str, Any] = {
@@ -64,9 +68,11 @@ class PythonLauncher:
         self.device = device
 
     def __call__(self, *args: Any, **named: Any) -> None:
-        if named:
-            args = by_position(self.spec, args, named)
-        bound = self.spec.bind(args, device_type=self.device.device_type)
+        self.launch(by_position(self.spec, args, named) if named else args)
+
+    def launch(self, args: Sequence[Any], trusted: bool = False) -> None:
+        """trusted: see `CallSpec.bind`."""
+        bound = self.spec.bind(args, device_type=self.device.device_type, trusted=trusted)
         workspaces = [self._workspace(w, bound, args) for w in self.spec.workspaces]
         for kernel in self.spec.kernels:
             grid = [evaluate(g, bound.symbols) for g in kernel.grid]
@@ -153,8 +159,28 @@ def _rounded(value: Any, dtype: DType) -> int:
     return int(numpy.array(value, dtype.as_numpy()).view(f"u{dtype.bits // 8}"))
 
 
+_given = threading.local()
+
+
+@contextmanager
+def on_stream(stream: int | None) -> Iterator[None]:
+    """Launches of this thread go to `stream`; None: to the current one."""
+    _given.stream = stream
+    try:
+        yield
+    finally:
+        _given.stream = None
+
+
 def current_stream(device: int) -> int:
     """The stream that torch would use on this device; the default stream without torch."""
+    given: int | None = getattr(_given, "stream", None)
+    if given is not None:
+        return given
+    return _current_of_torch(device)
+
+
+def _current_of_torch(device: int) -> int:
     torch = sys.modules.get("torch")
     return 0 if torch is None else int(torch.cuda.current_stream(device).cuda_stream)
 
@@ -183,20 +209,12 @@ class CudaDevice:
         self, kernel: KernelSpec, grid: Sequence[int], args: Sequence[Any],
         ranges: Sequence[MemoryRange], device: int,
     ) -> None:  # fmt: skip
-        from tilelang.target.cuda_abi import LaunchAttribute
-
         from .cuda_driver import driver
 
         driver().use_device(device)
         handle = self._kernel(kernel, device)
-        attributes: dict[Any, Sequence[int]] = {}
-        if kernel.cluster and tuple(kernel.cluster) != (1, 1, 1):
-            attributes[LaunchAttribute.CLUSTER_DIMENSION] = kernel.cluster
-        if kernel.cooperative:
-            attributes[LaunchAttribute.COOPERATIVE] = (1,)
-        if kernel.pdl:
-            attributes[LaunchAttribute.PROGRAMMATIC_STREAM_SERIALIZATION] = (1,)
         stream = current_stream(device)
+        attributes = launch_attributes(kernel)
         handle.launch(grid, kernel.block, args, kernel.dynamic_smem, stream, attributes)
 
     def _kernel(self, kernel: KernelSpec, device: int) -> Any:
@@ -212,6 +230,18 @@ class CudaDevice:
                 handle.allow_shared(kernel.dynamic_smem, device)
             self._prepared.add((kernel.name, device))
         return handle
+
+
+def launch_attributes(kernel: KernelSpec) -> dict[LaunchAttribute, Sequence[int]]:
+    """Clusters, cooperative launch, programmatic dependent launch."""
+    out: dict[LaunchAttribute, Sequence[int]] = {}
+    if kernel.cluster and tuple(kernel.cluster) != (1, 1, 1):
+        out[LaunchAttribute.CLUSTER_DIMENSION] = kernel.cluster
+    if kernel.cooperative:
+        out[LaunchAttribute.COOPERATIVE] = (1,)
+    if kernel.pdl:
+        out[LaunchAttribute.PROGRAMMATIC_STREAM_SERIALIZATION] = (1,)
+    return out
 
 
 _SMEM_WITHOUT_ASKING = 48 * 1024  # CUDA C++ Programming Guide, "Shared Memory"

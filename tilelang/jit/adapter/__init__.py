@@ -18,6 +18,7 @@ ADAPTERS = {
     "tvm_ffi": ("tvm_ffi", "TVMFFIKernelAdapter"),
     "nvrtc": ("nvrtc", "NVRTCKernelAdapter"),
     "ctypes": ("ctypes", "CtypesKernelAdapter"),
+    "cython": ("cython", "CythonKernelAdapter"),
     "torch": ("torch", "TorchKernelAdapter"),
     "sim": ("sim", "SimKernelAdapter"),
 }

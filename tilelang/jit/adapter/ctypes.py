@@ -68,21 +68,23 @@ class CpuDevice:
 
     device_type = CPU
 
-    def __init__(self, module: Any, spec: Any) -> None:
+    def __init__(self, module: Any, spec: CallSpec, more: Sequence[str] = ()) -> None:
+        """more: further functions of the module, for `address`."""
         names = [k.name for k in spec.kernels]
         if module.kind == "llvm":
             from tilelang.runtime.llvm_jit import load
 
-            self._code: Any = load(module.binary, names)
-            addresses = {name: self._code.address(name) for name in names}
+            self._code: Any = load(module.binary, [*names, *more])
+            addresses = {name: self._code.address(name) for name in (*names, *more)}
         else:
             from tilelang.runtime.cc import load_library
 
             self._code = load_library(module.binary)
             addresses = {
                 name: ctypes.cast(getattr(self._code, name), ctypes.c_void_p).value or 0
-                for name in names
+                for name in (*names, *more)
             }
+        self.address = addresses.__getitem__
         self.functions = []
         for k in spec.kernels:
             types = [argument_ctype(a) for a in k.args]

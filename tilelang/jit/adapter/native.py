@@ -24,17 +24,18 @@ from tilelang.target import canon_target_host
 
 from .base import program_of
 from .cuda_state import CudaState, put
+from .exchange import exchange_table
 
 if TYPE_CHECKING:
     from tilelang.engine import DeviceModule
     from tilelang.runtime.launch import CallSpec
     from tilelang.target import Target
 
-__all__ = ["native_function", "native_module"]
+__all__ = [
+    "FASTCALL", "FASTCALL_KEYWORDS", "builtin_function", "native_function", "native_module",
+]  # fmt: skip
 
-_METH_FASTCALL_KEYWORDS = 0x82
-# Offsets in torch's table of functions (dlpack.h, DLPackExchangeAPI).
-_DLTENSOR_FROM, _CURRENT_STREAM = 40, 48
+FASTCALL, FASTCALL_KEYWORDS = 0x80, 0x82  # METH_* (methodobject.h)
 
 
 def native_module(
@@ -72,6 +73,21 @@ class _MethodDef(ctypes.Structure):
     )  # fmt: skip
 
 
+def builtin_function(
+    self: object, owned: list[Any], name: str, address: int, flags: int, doc: str = ""
+) -> Callable[..., Any]:
+    """The C function at `address` as a builtin. It keeps its `self` alive, which must keep `owned`
+    alive: the definition goes there."""
+    definition = _MethodDef(name.encode(), address, flags, doc.encode() or None)
+    owned.append(definition)
+    new = ctypes.pythonapi.PyCFunction_NewEx
+    new.restype, new.argtypes = ctypes.py_object, (
+        ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p,
+    )  # fmt: skip
+    made: Callable[..., Any] = new(ctypes.addressof(definition), self, None)
+    return made
+
+
 class _NativeCall:
     def __init__(
         self, module: HostModule, spec: CallSpec, launcher: Callable[..., None], on_cuda: bool
@@ -99,15 +115,11 @@ class _NativeCall:
             ("none", None),
         ):  # fmt: skip
             put(self._state + PYTHON_STATE[name], id(value))
-        self._definition = _MethodDef(
-            spec.name.encode(), self._code.address(module.entry), _METH_FASTCALL_KEYWORDS, None
+        self._owned: list[Any] = []
+        entry = self._code.address(module.entry)
+        self.function: Callable[..., None] = builtin_function(
+            self, self._owned, spec.name, entry, FASTCALL_KEYWORDS
         )
-        new = ctypes.pythonapi.PyCFunction_NewEx
-        new.restype, new.argtypes = ctypes.py_object, (
-            ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p,
-        )  # fmt: skip
-        # The function keeps this object alive: it is its `self`.
-        self.function: Callable[..., None] = new(ctypes.addressof(self._definition), self, None)
 
     def slow(self, *args: Any, **named: Any) -> None:
         """A call that native code has handed back. The next one like it may be quick."""
@@ -125,23 +137,10 @@ class _NativeCall:
     def _attach_torch(self) -> None:
         """Tells native code how to read torch tensors, once torch is there."""
         torch = sys.modules.get("torch")
-        capsule = getattr(getattr(torch, "Tensor", None), "__dlpack_c_exchange_api__", None)
-        if self._attached or capsule is None:
+        table = None if self._attached else exchange_table(torch)
+        if table is None or torch is None:
             return
         self._attached = True
-        table = capsule if isinstance(capsule, int) else _pointer_of(capsule)
-        for name, offset in (
-            ("dltensor_from", _DLTENSOR_FROM), ("current_stream", _CURRENT_STREAM),
-        ):  # fmt: skip
-            function = ctypes.c_uint64.from_address(table + offset).value
-            if not function:
-                return
-            put(self._state + PYTHON_STATE[name], function)
-        assert torch is not None
+        put(self._state + PYTHON_STATE["dltensor_from"], table.tensor_of)
+        put(self._state + PYTHON_STATE["current_stream"], table.stream_of)
         put(self._state + PYTHON_STATE["tensor_type"], id(torch.Tensor))
-
-
-def _pointer_of(capsule: Any) -> int:
-    get = ctypes.pythonapi.PyCapsule_GetPointer
-    get.restype, get.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
-    return int(get(capsule, b"dlpack_exchange_api"))

@@ -15,7 +15,7 @@ from typing import Any
 from tilelang.codegen.host_cuda import STATE, state_name
 from tilelang.engine.lower import host_codegen
 from tilelang.errors import ArgumentTypeError, ArgumentValueError, TileError
-from tilelang.ir import DType, IRModule
+from tilelang.ir import IRModule
 from tilelang.runtime import tvm_ffi
 from tilelang.runtime.dlpack import CPU, CUDA, as_ffi_tensor, is_numpy
 from tilelang.runtime.launch import CODES, CallSpec
@@ -166,7 +166,7 @@ def _retrier(
             better = _explained(error, args, spec, device_type)
             if better is not error:
                 raise better from None
-            return native(*_floats(args, spec))
+            return native(*_numbers(args, spec))
         writes = everything if len(args) == len(spec.params) else written
         try:
             again = _exportable(args, spec, writes)
@@ -179,15 +179,12 @@ def _retrier(
     return retry
 
 
-def _floats(args: tuple[Any, ...], spec: CallSpec) -> list[Any]:
-    """The arguments with integers that have more than 64 bits as floats, where floats are due."""
+def _numbers(args: tuple[Any, ...], spec: CallSpec) -> list[Any]:
+    """The arguments with scalars as Python's own: native code knows neither those of other packages
+    nor integers of more than 64 bits."""
     indices = range(len(spec.params)) if len(args) == len(spec.params) else spec.inputs
     return [
-        float(x)
-        if type(x) is int
-        and spec.params[i].kind == "scalar"
-        and DType(spec.params[i].dtype).is_float
-        else x
+        spec.number(spec.params[i], x) if spec.params[i].kind == "scalar" else x
         for i, x in zip(indices, args, strict=True)
     ]
 
