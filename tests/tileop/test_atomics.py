@@ -40,6 +40,26 @@ def updates() -> Any:
 
 
 @everywhere
+def test_every_thread_makes_an_update_outside_of_a_parallel_loop(where: str) -> None:
+    @T.prim_func
+    def main(C: T.Tensor((4,), "int32"), D: T.Tensor((8, 4), "int32")):
+        with T.Kernel(2, threads=(8, 4)) as bx:
+            tx, ty = T.get_thread_binding(0), T.get_thread_binding(1)
+            T.atomic_add(C[0], 1)
+            old = T.atomic_add(C[1], 2, return_prev=True)
+            for i in T.serial(3):
+                T.atomic_max(C[2], i + bx)
+            for i in T.Parallel(10):
+                T.atomic_add(C[3], i)
+            D[tx, ty] = old
+
+    c, d = np.zeros(4, np.int32), np.zeros((8, 4), np.int32)
+    run(where, main, c, d)
+    assert c.tolist() == [64, 128, 3, 90]
+    assert len(set(d.flat)) == 32
+
+
+@everywhere
 def test_updates(where: str) -> None:
     a = np.random.default_rng(0).integers(-50, 50, 64).astype(np.int32)
     b, u, q = np.zeros(8, np.int32), np.zeros(2, np.uint8), np.zeros(4, np.int64)

@@ -53,6 +53,7 @@ from tilelang.tileop.cpu import lower_parallel
 from tilelang.tileop.distribute import distribute
 from tilelang.tileop.gemm.wgmma import warpgroup_index
 
+from . import each_thread
 from .kernel_context import kernel_context, linear_thread
 from .manager import PassContext
 from .ownership import held_by_all
@@ -74,7 +75,7 @@ def _top(s: Stmt, func: PrimFunc, ctx: PassContext) -> Stmt:
     tid = linear_thread(s)
     named = Var("tid") if type(tid) not in (Var,) and s.threads != (1, 1, 1) else None
     lower = Lowerer(kernel_context(s, func, ctx, tid if named is None else named))
-    body = lower.kernel(s.body)
+    body = lower.kernel(each_thread.named(s) if ctx.target.is_cpu else s.body)
     if named is not None:
         body = seq(Bind(named, tid), body)
     maps = {"tensor_maps": tuple(lower.ctx.tensor_maps)} if lower.ctx.tensor_maps else {}
