@@ -111,7 +111,7 @@ _ELEMENTWISE = (Add, Sub, Mul, Div, BitAnd, BitOr, BitXor)
 
 def c_source(kernels: Sequence[Kernel], target: Target, options: Options) -> str:
     """The kernels as one C file."""
-    module = CModule()
+    module = CModule(target.cpu_features)
     with session():
         bodies = [CPrinter(module, k, options.line_directives).kernel() for k in kernels]
     texts = dict.fromkeys(str(k.attrs["prelude"]) for k in kernels if k.attrs.get("prelude"))

@@ -23,7 +23,7 @@ from .llvm.types import bits_of, elem_of
 from .llvm.writer import Function, Module, Range, Value, wrap
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Sequence, Set
 
     from tilelang.ir import DType
 
@@ -57,8 +57,8 @@ def short_name(dtype: DType) -> str:
 class CModule(Module):
     """Vector types and helper functions of one translation unit."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, features: Set[str] = frozenset()) -> None:
+        super().__init__(features)
         self.typedefs: dict[str, str] = {}
 
     def new_function(self) -> CFunction:
@@ -484,6 +484,13 @@ class CFunction(Function):
         return out
 
     # ------------------------------------------------------------------------------ intrinsics
+
+    def scaled(self, x: Value, n: Value) -> Value | None:
+        suffix = self.scaling(x)
+        if suffix is None:
+            return None
+        call = f"__builtin_ia32_scalef{suffix}512_mask({x.text}, {n.text}, {x.text}, -1, 4)"
+        return self.let(f"({self.module.type(x.elem, x.lanes)}){call}", x.elem, x.lanes)
 
     def intrinsic(self, name: str, *args: Value, overload: Sequence[Value] | None = None) -> Value:
         special = _SPECIAL.get(name)

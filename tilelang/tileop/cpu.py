@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
-from tilelang.ir import Builder, Expr, For, Parallel, const
+from tilelang.ir import Builder, Expr, For, Parallel, const, is_const, substitute
 
 if TYPE_CHECKING:
     from tilelang.ir import Stmt
@@ -52,10 +52,16 @@ def emit_loops(
 
 
 def lower_parallel(stmt: Parallel) -> Stmt:
-    """A `Parallel` nest (its body is LOOP-stage already) as loops, the last variable innermost."""
-    out = stmt.body
+    """A `Parallel` nest (its body is LOOP-stage already) as loops, the last variable innermost. One
+    trip is no loop."""
+    once = {
+        v: const(0, v.dtype) for v, n in zip(stmt.vars, stmt.extents, strict=True) if is_const(n, 1)
+    }
+    out = substitute(stmt.body, once) if once else stmt.body
     kind = "vectorized"
     for var, extent in zip(reversed(stmt.vars), reversed(stmt.extents), strict=True):
+        if var in once:
+            continue
         out = For(var, const(0, extent.dtype), extent, out, kind, {}, stmt.span)
         kind = "serial"
     return out

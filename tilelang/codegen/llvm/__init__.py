@@ -27,6 +27,6 @@ def llvm_ir(kernels: Sequence[Kernel], target: Target) -> str:
     """The kernels as one LLVM module."""
     features = target.cpu_features
     half = "f16c" in features or "neon" in features
-    module = Module()
+    module = Module(features)
     with session():
         return module.text([Statements(module, half).kernel(k) for k in kernels])

@@ -155,9 +155,12 @@ def _split(x: Value, scale: float) -> tuple[Value, Value]:
     return shifted - _ROUND, shifted.bitcast("i32") - _ROUND_BITS
 
 
-def _scale(x: Value, n: Value) -> Value:
-    """x * 2**n, |n| <= 252, in two steps so that subnormal results are rounded once and 2**128
-    is no infinity."""
+def _scale(x: Value, whole: Value, n: Value) -> Value:
+    """x * 2**n, |n| <= 252, n as a float and as an integer: in two steps so that subnormal results
+    are rounded once and 2**128 is no infinity."""
+    at_once = x.fn.scaled(x, whole)
+    if at_once is not None:
+        return at_once
     first = n.ashr(1)
     second = n - first
     power = ((first + 127) << 23).bitcast("float")
@@ -173,7 +176,7 @@ def _exp_shifted(x: Value, shift: int) -> Value:
     whole, n = _split(x, 1 / math.log(2))
     r = _fma(whole, -_LN2_LOW, _fma(whole, -_LN2_HIGH, x))
     y = _fma(r * r, _poly(r, _EXP), r) + 1.0
-    return _scale(y, n + shift)
+    return _scale(y, whole + float(shift) if shift else whole, n + shift)
 
 
 def _exp(x: Value) -> Value:
@@ -184,7 +187,7 @@ def _exp2(x: Value) -> Value:
     x = _clamp(x, -160.0, 130.0)
     whole, n = _split(x, 1.0)
     r = x - whole
-    return _scale(_fma(r, _poly(r, _EXP2), 1.0), n)
+    return _scale(_fma(r, _poly(r, _EXP2), 1.0), whole, n)
 
 
 def _exp10(x: Value) -> Value:
@@ -194,7 +197,7 @@ def _exp10(x: Value) -> Value:
     # ln(10) in two parts: its rounding error alone would be a third of an ULP.
     r = _fma(r, 2.302585124969482, r * -3.198604e-08)
     y = _fma(r * r, _poly(r, _EXP), r) + 1.0
-    return _scale(y, n)
+    return _scale(y, whole, n)
 
 
 def _sigmoid(x: Value) -> Value:

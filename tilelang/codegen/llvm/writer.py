@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from .types import FLOAT_ELEMS, bits_of, literal, vector, vector_literal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence, Set
 
 _FOLD: dict[str, Callable[[int, int], int]] = {
     "add": lambda a, b: a + b,
@@ -32,12 +32,15 @@ _EQUAL: dict[str, Callable[[int, int], bool]] = {
     "sge": lambda a, b: a >= b,
 }
 Range = tuple[int, int]
+_CURRENT_ROUNDING = 4  # _MM_FROUND_CUR_DIRECTION
 
 
 class Module:
-    """Declarations, constants and internal functions that the kernels of one module share."""
+    """Declarations, constants and internal functions that the kernels of one module share.
+    features: of the CPU, as LLVM names them."""
 
-    def __init__(self) -> None:
+    def __init__(self, features: Set[str] = frozenset()) -> None:
+        self.features = features
         self.declarations: dict[str, str] = {}
         self.constants: dict[str, str] = {}
         self.tables: dict[str, str] = {}
@@ -386,6 +389,20 @@ class Function:
         head = ", ".join(p.typed for p in params)
         body = "\n".join(["entry:", *self.lines])
         return f"define internal {out.type} @{symbol}({head}) #1 {{\n{body}\n}}\n"
+
+    def scaled(self, x: Value, n: Value) -> Value | None:
+        """x * 2**n for whole n, rounded once; None where the CPU has no instruction for it."""
+        suffix = self.scaling(x)
+        if suffix is None:
+            return None
+        name, mask = f"llvm.x86.avx512.mask.scalef.{suffix}.512", f"i{x.lanes}"
+        args = [x, n, x, self.const(-1, mask), self.i32(_CURRENT_ROUNDING)]
+        return self.call(name, x.elem, x.lanes, args)
+
+    def scaling(self, x: Value) -> str | None:
+        """The type's name in AVX-512's `scalef`, for a whole register."""
+        whole = x.lanes * bits_of(x.elem) == 512 and "avx512f" in self.module.features
+        return {"float": "ps", "double": "pd"}.get(x.elem) if whole else None
 
     def any_lane(self, mask: Value) -> Value:
         """Is any lane true?"""
