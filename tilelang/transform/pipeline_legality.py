@@ -7,7 +7,7 @@ from the effect model alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from tilelang.ir import (
@@ -23,14 +23,18 @@ from tilelang.ir import (
     If,
     Launch,
     Load,
+    Parallel,
     PrimFunc,
+    Rewriter,
     Seq,
     Stmt,
+    Store,
     TileStmt,
     effects,
     expr_effects,
     flatten,
     free_vars,
+    seq,
     walk,
 )
 from tilelang.tileop.copy.cp_async import CP_ASYNC
@@ -157,7 +161,7 @@ def _conjuncts(e: Any) -> list[Expr]:
 
 def _used_outside(loop: For, launch: Stmt, buffer: Buffer) -> bool:
     """Is the buffer read in the kernel outside this loop? (What the last iteration left would be
-    there.)"""
+    there.) What is only written there is never seen: see `without_writes`."""
 
     def uses(n: Any) -> bool:
         if n is loop or (type(n) is For and n.var is loop.var):
@@ -166,10 +170,36 @@ def _used_outside(loop: For, launch: Stmt, buffer: Buffer) -> bool:
         if t is Load:
             return n.buffer.root() is buffer or any(uses(c) for c in n.children)
         if t is TileStmt:
-            return any(a.buffer.root() is buffer for a in n.op.effects().reads)
+            e = n.op.effects()
+            mine = [w.buffer.root() is buffer for w in e.writes]
+            return any(a.buffer.root() is buffer for a in e.reads) or (any(mine) and not all(mine))
         return any(uses(c) for c in n.children)
 
     return uses(launch)
+
+
+class _WithoutWrites(Rewriter):
+    pre = True
+
+    def __init__(self, buffers: Collection[Buffer]) -> None:
+        super().__init__()
+        self.buffers = buffers
+
+    def visit_TileStmt(self, s: TileStmt) -> Stmt:
+        return seq() if any(w.buffer in self.buffers for w in effects(s).writes) else s
+
+    def visit_Store(self, s: Store) -> Stmt:
+        return seq() if s.buffer in self.buffers else s
+
+    def visit_Parallel(self, s: Parallel) -> Stmt:
+        out = self.descend(s)
+        return seq() if not flatten(out.body) else out
+
+
+def without_writes(s: Any, buffers: Collection[Buffer]) -> Any:
+    """`s` without the writes of buffers that nothing reads from there: a ring's buffer that is
+    cleared before the loop, which fills all of it."""
+    return _WithoutWrites(buffers).visit(s) if buffers else s
 
 
 def plan_copy_unit(

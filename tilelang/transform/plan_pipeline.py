@@ -43,7 +43,7 @@ from tilelang.ir import (
 
 from .manager import PassContext
 from .pipeline_body import inline_binds, normalize, split_producers, unwrapped
-from .pipeline_legality import may_run_ahead, plan_copy_unit
+from .pipeline_legality import may_run_ahead, plan_copy_unit, without_writes
 from .pipeline_schedule import check_schedule
 from .ring import Item, Ring, resize
 
@@ -67,7 +67,7 @@ class _Pipeliner(Rewriter):
         self.resized: dict[Buffer, Buffer] = {}
         s = self.descend(s)
         self.outer.pop()
-        return resize(s, self.resized) if self.resized else s
+        return resize(without_writes(s, self.resized), self.resized) if self.resized else s
 
     def visit_For(self, s: For) -> Stmt:
         rings = self.rings

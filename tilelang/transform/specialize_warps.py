@@ -37,6 +37,7 @@ from tilelang.ir import (
     effects,
     flatten,
     free_vars,
+    seq,
     walk,
 )
 from tilelang.tileop.base import LowerContext
@@ -47,6 +48,7 @@ from tilelang.utils import prod
 from .kernel_context import kernel_context
 from .manager import PassContext
 from .pipeline_body import inline_binds, normalize, split_producers
+from .pipeline_legality import without_writes
 from .warp_roles import Plan, RoleEmitter, duplicable, producer_threads
 
 __all__ = ["run"]
@@ -104,6 +106,10 @@ def _plan(s: Launch, loops: list[For], func: PrimFunc, ctx: PassContext) -> Plan
     if not producers:
         raise Declined("no copy of the loop can run ahead")
     plan = Plan(body[:at], loop, body[at + 1 :], allocs, producers, consumers, stages)
+    before, after = (
+        flatten(without_writes(seq(x), _staged(plan))) for x in (plan.before, plan.after)
+    )
+    plan = replace(plan, before=before, after=after)
     _check_ops(s, plan, func, ctx)
     _check_scalars(plan)
     return replace(plan, workers=_workers(s, plan, ctx))
