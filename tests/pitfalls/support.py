@@ -36,18 +36,33 @@ def run(kernel: Any, t: str, *args: Any) -> Any:
         return kernel(*args)
     import torch
 
-    there = [on_device(a) if isinstance(a, np.ndarray) else a for a in args]
+    there = [on_device(a) if is_tensor(a) else a for a in args]
     out = kernel(*there)
     torch.cuda.synchronize()
     for a, b in zip(args, there, strict=True):
         if isinstance(a, np.ndarray):
-            a.view(np.uint8)[...] = b.cpu().view(torch.uint8).numpy().view(np.uint8)
-    return out
+            a.view(np.uint8)[...] = b.cpu().view(torch.uint8).numpy()
+        elif is_tensor(a):
+            a.copy_(b)
+    return on_host(out)
+
+
+def on_host(out: Any) -> Any:
+    """Outputs as numpy arrays."""
+    return [on_host(x) for x in out] if isinstance(out, list) else out.cpu().numpy()
+
+
+def is_tensor(a: Any) -> bool:
+    return isinstance(a, np.ndarray) or hasattr(a, "__dlpack__")
 
 
 def on_device(a: Any) -> Any:
+    """A copy on the GPU of a numpy array or torch tensor."""
     import torch
 
-    names = {"bfloat16", "float8_e4m3fn", "float8_e5m2"}
-    x = torch.from_numpy(a.view(np.uint8) if a.dtype.name in names else a)
-    return x.view(getattr(torch, a.dtype.name)).cuda() if a.dtype.name in names else x.cuda()
+    if not isinstance(a, np.ndarray):
+        return a.cuda()
+    if a.dtype.kind in "fiub" and a.dtype.isbuiltin:
+        return torch.from_numpy(a).cuda()
+    bits = torch.from_numpy(a.view(np.uint8).reshape(*a.shape[:-1], -1))
+    return bits.view(getattr(torch, a.dtype.name)).cuda()

@@ -5,9 +5,9 @@ thread's register it is in."""
 from __future__ import annotations
 
 import numpy as np
-from tests.pitfalls.support import ON, launch
 
 import tilelang.language as T
+from tests.pitfalls.support import ON, launch
 
 
 @ON
@@ -70,7 +70,9 @@ def test_one_element_of_many(t: str) -> None:
 @ON
 def test_an_element_of_one_fragment_into_another(t: str) -> None:
     @T.prim_func
-    def main(X: T.Tensor((256,), "int32"), Y: T.Tensor((256,), "int32"), O: T.Tensor((2,), "int32")):
+    def main(
+        X: T.Tensor((256,), "int32"), Y: T.Tensor((256,), "int32"), O: T.Tensor((2,), "int32")
+    ):
         with T.Kernel(1, threads=64):
             x = T.alloc_fragment((256,), "int32")
             y = T.alloc_fragment((16, 16), "int32")
