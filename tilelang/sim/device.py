@@ -42,8 +42,15 @@ class SimTensorMap(ctypes.Structure):
     _fields_ = (
         ("base", ctypes.c_void_p), ("dims", ctypes.c_uint64 * 5), ("strides", ctypes.c_uint64 * 4),
         ("box", ctypes.c_uint32 * 5), ("rank", ctypes.c_uint8), ("element_bytes", ctypes.c_uint8),
-        ("swizzle", ctypes.c_uint8), ("unused", ctypes.c_uint8), ("padding", ctypes.c_uint8 * 24),
+        ("swizzle", ctypes.c_uint8), ("type", ctypes.c_uint8), ("padding", ctypes.c_uint8 * 24),
     )  # fmt: skip
+
+
+# TlsimType of `include/tlsim/api.h`, in its order.
+_TYPES = (
+    "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "bfloat16",
+    "tfloat32", "float32", "float64", "float8_e4m3fn", "float8_e5m2",
+)  # fmt: skip
 
 
 def tensor_map(
@@ -58,6 +65,8 @@ def tensor_map(
             code="TL0934",
         )
     out = SimTensorMap(base=address, rank=len(dims), element_bytes=dtype.bytes, swizzle=swizzle)
+    name = str(dtype.element)
+    out.type = _TYPES.index(name) if name in _TYPES else _TYPES.index("uint8")
     out.dims[: len(dims)] = list(dims)
     out.strides[: len(strides)] = list(strides)
     out.box[: len(box)] = list(box)
@@ -87,6 +96,8 @@ def run_program(
                 values,
                 run.ranges(kernel),
                 check,
+                cluster=kernel.attrs.get("cluster_dims") or (),
+                cooperative=bool(kernel.attrs.get("cooperative")),
             )
         )
     return [run.arrays[program.params[i]] for i in program.outputs], reports  # type: ignore[index]

@@ -28,9 +28,12 @@ __all__ = ["SimModule"]
 
 _SITE = re.compile(r" ?\{(line|code):([0-9a-f]+)\}")
 _ERROR_BYTES = 4096
+# With these, blocks may wait for each other: they run on one host thread, and their order is exact.
+_WAITS = re.compile(r"\btl::(memory_fence|atomic_load|atomic_store|sync_grid)\b|\bvolatile\b")
 _MAX_SITES = 1024
 _MAX_THREADS = 1024
 _MAX_SHARED = 227 * 1024
+_MAX_CLUSTER = 16  # with the non-portable size allowed (CUDA C++ Programming Guide, clusters)
 
 
 class SimModule:
@@ -40,6 +43,7 @@ class SimModule:
         self.path = path
         self.kernels = tuple(kernels)
         self.lines = LineTable(path, host)
+        self.waits_between_blocks = bool(_WAITS.search(host.text))
         self._library = ctypes.CDLL(str(path))
 
     def launch(
@@ -55,6 +59,8 @@ class SimModule:
         host_threads: int | None = None,
         time_limit: float | None = None,
         arch: int = 80,
+        cluster: Sequence[int] = (),
+        cooperative: bool = False,
     ) -> SimReport:
         """Runs one kernel to its end. What is None is as the session has it.
 
@@ -62,10 +68,10 @@ class SimModule:
         ranges: (address, bytes, name, writable) of all global memory that the kernel may access.
         traffic: count bank conflicts and sectors of every access, which takes longer.
         host_threads: that blocks run on. time_limit: seconds after which the kernel is stopped; 0
-        for none.
+        for none. cluster: blocks of a cluster. cooperative: all blocks run at once.
         """
         now = session()
-        self._check_launch(kernel, _three(grid), _three(block), smem)
+        self._check_launch(kernel, _three(grid), _three(block), smem, _three(cluster))
         report = SimReport(kernel, _three(grid), _three(block), smem, arch=arch)
         report.registers = declared_registers(self.lines.host.text, kernel, math.prod(report.block))
         if 0 in report.grid:
@@ -78,6 +84,7 @@ class SimModule:
         entry = ctypes.cast(getattr(self._library, entry_name(kernel)), ctypes.c_void_p).value
         request = Request(
             entry=entry, args=ctypes.addressof(pointers), grid=report.grid, block=report.block,
+            cluster=_three(cluster), cooperative=cooperative, together=self.waits_between_blocks,
             shared_bytes=smem, check=now.check if check is None else check,
             count_traffic=now.traffic if traffic is None else traffic,
             host_threads=min(host_threads or now.host_threads, math.prod(report.grid)),
@@ -105,8 +112,9 @@ class SimModule:
         return report
 
     def _check_launch(
-        self, kernel: str, grid: Sequence[int], block: Sequence[int], smem: int
-    ) -> None:
+        self, kernel: str, grid: Sequence[int], block: Sequence[int], smem: int,
+        cluster: Sequence[int],
+    ) -> None:  # fmt: skip
         """What a real launch would refuse."""
         if kernel not in self.kernels:
             names = ", ".join(self.kernels)
@@ -122,6 +130,13 @@ class SimModule:
             raise ArgumentValueError(
                 f"{kernel}: {smem} bytes of dynamic shared memory, the most is {_MAX_SHARED}",
                 code="TL0933",
+            )
+        whole = all(c > 0 and g % c == 0 for g, c in zip(grid, cluster, strict=True))
+        if not whole or math.prod(cluster) > _MAX_CLUSTER:
+            raise ArgumentValueError(
+                f"{kernel}: clusters of {tuple(cluster)} blocks do not fill the grid {grid}, or "
+                f"have more than {_MAX_CLUSTER} blocks",
+                code="TL0925",
             )
 
     def _site_reports(self, sites: Sequence[Site]) -> tuple[SiteReport, ...]:

@@ -58,5 +58,8 @@ class SimDevice:
         if kernel.name == self._first:
             self.reports.clear()
         block, smem = kernel.block, kernel.dynamic_smem
-        report = self._module.launch(kernel.name, grid, block, smem, args, ranges, arch=self._arch)
+        report = self._module.launch(
+            kernel.name, grid, block, smem, args, ranges, arch=self._arch,
+            cluster=kernel.cluster, cooperative=kernel.cooperative,
+        )  # fmt: skip
         self.reports.append(report)

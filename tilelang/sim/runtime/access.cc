@@ -6,7 +6,7 @@
 // linked.
 #include <string.h>
 
-#include "block.h"
+#include "group.h"
 #include "launch.h"
 #include "text.h"
 
@@ -59,11 +59,20 @@ void Block::check_global(Fiber& fiber, uintptr_t address, size_t bytes, bool wri
                       site_text(actor.site).c_str()));
         return;  // nobody writes it: nothing to race with
       }
-      const Conflict found = shadow.global(address, bytes, writes, actor);
+      const Conflict found = group.shadow.global(address, bytes, writes, actor);
+      if (leaves_footprint()) {
+        const Use use = !writes ? Use::kRead : Use::kStore;
+        if (actor.atomic)
+          note(fiber, address, bytes, Use::kAtomic, actor.site);
+        else if (plain_store && bytes <= sizeof fiber.doubt.before)
+          remember(fiber, reinterpret_cast<void*>(address), bytes, actor.site);
+        else if (!writes || plain_store)
+          note(fiber, address, bytes, use, actor.site);
+      }
       if (found.fault == Fault::kNone) return;
       const bool doubtful =
           plain_store && doubt(fiber, actor, found, reinterpret_cast<void*>(address), bytes);
-      if (doubtful) shadow.global(address, bytes, false, remembered(actor));
+      if (doubtful) group.shadow.global(address, bytes, false, remembered(actor));
       conflict(fiber, actor, found, writes, range_place(range, address + found.byte));
       return;
     }
@@ -88,20 +97,47 @@ bool Block::doubt(Fiber& fiber, const Actor& actor, const Conflict& found, const
                   size_t bytes) {
   const bool unordered =
       found.fault == Fault::kWriteAfterWrite || found.fault == Fault::kWriteAfterRead;
-  if (!unordered || actor.atomic || found.other >= thread_count() ||
-      bytes > sizeof fiber.doubt.before)
+  if (!unordered || actor.atomic || is_unit(found.other) || bytes > sizeof fiber.doubt.before)
     return false;
-  fiber.doubt.place = static_cast<const unsigned char*>(p);
-  fiber.doubt.bytes = bytes;
-  memcpy(fiber.doubt.before, p, bytes);
+  const bool noted = fiber.doubt.noted && fiber.doubt.place == p;
+  remember(fiber, p, bytes, actor.site);
+  fiber.doubt.noted = noted;
   return true;
 }
 
+// Keeps what a store is about to replace.
+void Block::remember(Fiber& fiber, const void* p, size_t bytes, Site site) {
+  fiber.doubt.place = static_cast<const unsigned char*>(p);
+  fiber.doubt.bytes = bytes;
+  fiber.doubt.site = site;
+  fiber.doubt.noted = true;
+  memcpy(fiber.doubt.before, p, bytes);
+}
+
 void Block::settle(Fiber& fiber) {
-  const unsigned char* place = fiber.doubt.place;
-  fiber.doubt.place = nullptr;
-  if (memcmp(place, fiber.doubt.before, fiber.doubt.bytes) != 0)
-    fail(fiber, "race", fiber.doubt.verdict);
+  StoreInDoubt& doubt = fiber.doubt;
+  const unsigned char* place = doubt.place;
+  doubt.place = nullptr;
+  const bool changes = memcmp(place, doubt.before, doubt.bytes) != 0;
+  if (changes && !doubt.verdict.empty()) fail(fiber, "race", doubt.verdict);
+  doubt.verdict.clear();
+  if (!doubt.noted) return;
+  doubt.noted = false;
+  for (size_t i = 0; i < doubt.bytes;) {  // runs of bytes that the store changed, or did not
+    const bool changed = place[i] != doubt.before[i];
+    size_t end = changes ? i + 1 : doubt.bytes;
+    while (end < doubt.bytes && (place[end] != doubt.before[end]) == changed) ++end;
+    note(fiber, reinterpret_cast<uintptr_t>(place + i), end - i,
+         changed ? Use::kStore : Use::kSilentStore, doubt.site);
+    i = end;
+  }
+}
+
+bool Block::leaves_footprint() const { return launch.groups > 1; }
+
+void Block::note(const Fiber& fiber, uintptr_t address, size_t bytes, Use use, Site site) {
+  const unsigned linear = index.x + launch.grid.x * (index.y + launch.grid.y * index.z);
+  group.footprint.note(address, bytes, use, {site, fiber.id, linear + 1});
 }
 
 void Block::access(Fiber& fiber, const void* p, size_t bytes, bool writes, const Actor& actor,
@@ -109,8 +145,24 @@ void Block::access(Fiber& fiber, const void* p, size_t bytes, bool writes, const
   const size_t offset = shared_offset(p);
   if (offset < shared_bytes || offset + kNearby < kNearby || offset < shared_bytes + kNearby)
     check_shared(fiber, offset, bytes, writes, actor, plain_store);
+  else if (Block* peer = launch.cluster_blocks > 1 ? group.block_of_shared(p) : nullptr)
+    check_peer(fiber, *peer, p, bytes, writes, actor);
   else
     check_global(fiber, reinterpret_cast<uintptr_t>(p), bytes, writes, actor, plain_store);
+}
+
+// An access of the shared memory of another block of the cluster.
+void Block::check_peer(Fiber& fiber, Block& peer, const void* p, size_t bytes, bool writes,
+                       const Actor& actor) {
+  const size_t offset = peer.shared_offset(p);
+  const std::string place = format("shared+%zu of ", offset) + group.block_name(peer.slot);
+  if (peer.ended)
+    fail(fiber, "out_of_bounds",
+         format("%s %s %s%s, which has ended: a cluster_wait must keep it alive",
+                name_of(actor.agent).c_str(), writes ? "writes" : "reads", place.c_str(),
+                site_text(actor.site).c_str()));
+  const Conflict found = peer.shadow.shared(offset, bytes, writes, actor);
+  if (found.fault != Fault::kNone) conflict(fiber, actor, found, writes, place);
 }
 
 // Registers of wgmmas: touched while one is unfinished, or changed before the next.
@@ -146,6 +198,7 @@ static inline void on_access(const void* p, size_t bytes, bool writes, const voi
     return;
   }
   ++block.counters.accesses;
+  if (writes) block.group.stir();
   if (block.count_traffic) block.count_access(*fiber, p, bytes, writes, site);
   if (!block.check) return;
   if (__builtin_expect((address & (alignment - 1)) != 0, 0))
@@ -163,20 +216,31 @@ static void on_volatile(const void* p, size_t bytes, bool writes, const void* co
   Block& block = *fiber->block;
   const uintptr_t address = reinterpret_cast<uintptr_t>(p);
   if (address - fiber->stack < Stacks::kSize) return;
+  const Site site =
+      static_cast<Site>(reinterpret_cast<uintptr_t>(code) - block.launch.code_begin) & ~kLineSite;
   if (block.check) {
-    Actor actor = block.actor_of(
-        *fiber, static_cast<Site>(reinterpret_cast<uintptr_t>(code) - block.launch.code_begin));
+    Actor actor = block.actor_of(*fiber, site);
     actor.atomic = true;
     block.access(*fiber, p, bytes, writes, actor);
   }
-  if (!writes) block.poll(*fiber);
+  if (writes) return block.group.atomic_write(*fiber, p, false);
+  block.poll(*fiber, site);
+  block.group.atomic_read(*fiber, p);
 }
 
-void Block::poll(Fiber& fiber) {
+void Block::poll(Fiber& fiber, Site site) {
   if (++polls % kPollsPerLook == 0 && out_of_time(launch))
     fail(fiber, "timeout",
          format("thread %u still polls memory after %.1f s", fiber.id, launch.time_limit));
+  fiber.waits_for = "a look at memory that nobody changes";
+  fiber.wait_detail = kNoDetail;
+  fiber.wait_site = site;
+  if (group.still()) {
+    group.describe_deadlock(*this);
+    scheduler.abandon();
+  }
   scheduler.yield();
+  fiber.waits_for = nullptr;
 }
 
 }  // namespace sim

@@ -4,13 +4,14 @@
 
 #include <type_traits>
 
-#include "block.h"
+#include "atomic.h"
+#include "group.h"
 #include "number.h"
 #include "text.h"
 
-namespace {
+namespace sim {
 
-using namespace sim;
+namespace {
 
 template <class T>
 T combine(T old, T value, int op) {
@@ -59,12 +60,39 @@ void update_plain(void* p, const void* value, void* old, int op) {
 
 }  // namespace
 
-extern "C" void tlsim_memory_fence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+
+bool update_atomically(void* p, const void* value, void* old, int op, TlsimType type) {
+  switch (type) {
+    case TLSIM_S8: update_plain<int8_t, uint8_t>(p, value, old, op); break;
+    case TLSIM_U8: update_plain<uint8_t, uint8_t>(p, value, old, op); break;
+    case TLSIM_S16: update_plain<int16_t, uint16_t>(p, value, old, op); break;
+    case TLSIM_U16: update_plain<uint16_t, uint16_t>(p, value, old, op); break;
+    case TLSIM_S32: update_plain<int32_t, uint32_t>(p, value, old, op); break;
+    case TLSIM_U32: update_plain<uint32_t, uint32_t>(p, value, old, op); break;
+    case TLSIM_S64: update_plain<int64_t, uint64_t>(p, value, old, op); break;
+    case TLSIM_U64: update_plain<uint64_t, uint64_t>(p, value, old, op); break;
+    case TLSIM_F32: update_plain<float, uint32_t>(p, value, old, op); break;
+    case TLSIM_F64: update_plain<double, uint64_t>(p, value, old, op); break;
+    case TLSIM_F16:
+      update<float, uint16_t>(p, value, old, op, tlsim_f16_to_f32, tlsim_f32_to_f16);
+      break;
+    case TLSIM_BF16:
+      update<float, uint16_t>(p, value, old, op, tlsim_bf16_to_f32, tlsim_f32_to_bf16);
+      break;
+    default: return false;
+  }
+  return true;
+}
+
+}  // namespace sim
+
+using namespace sim;
 
 extern "C" void tlsim_atomic(void* p, const void* value, void* old, int op, int type, int line) {
   Fiber& self = *current;
   Block& block = *self.block;
   const size_t bytes = static_cast<size_t>(element_bytes(static_cast<TlsimType>(type)));
+  const bool reads = op != TLSIM_ATOMIC_STORE, writes = op != TLSIM_ATOMIC_LOAD;
   ++block.counters.atomics;
   block.count_event(at_line(line), kAtomicSite, bytes);
   if (reinterpret_cast<uintptr_t>(p) % bytes)
@@ -74,28 +102,16 @@ extern "C" void tlsim_atomic(void* p, const void* value, void* old, int op, int 
             "thread %u: an atomic update of %zu bytes at an address that is not a multiple of it%s",
             self.id, bytes, site_text(at_line(line)).c_str()));
   if (block.check) {
+    if (self.doubt.place) block.settle(self);
     Actor actor = block.actor_of(self, at_line(line));
     actor.atomic = true;
     // Where its value is used it must have been set.
-    if (op != TLSIM_ATOMIC_EXCHANGE) block.access(self, p, bytes, false, actor);
-    if (op != TLSIM_ATOMIC_LOAD) block.access(self, p, bytes, true, actor);
+    if (reads && op != TLSIM_ATOMIC_EXCHANGE) block.access(self, p, bytes, false, actor);
+    if (writes) block.access(self, p, bytes, true, actor);
   }
-  if (op == TLSIM_ATOMIC_LOAD) block.poll(self);
-  switch (type) {
-    case TLSIM_S8: return update_plain<int8_t, uint8_t>(p, value, old, op);
-    case TLSIM_U8: return update_plain<uint8_t, uint8_t>(p, value, old, op);
-    case TLSIM_S16: return update_plain<int16_t, uint16_t>(p, value, old, op);
-    case TLSIM_U16: return update_plain<uint16_t, uint16_t>(p, value, old, op);
-    case TLSIM_S32: return update_plain<int32_t, uint32_t>(p, value, old, op);
-    case TLSIM_U32: return update_plain<uint32_t, uint32_t>(p, value, old, op);
-    case TLSIM_S64: return update_plain<int64_t, uint64_t>(p, value, old, op);
-    case TLSIM_U64: return update_plain<uint64_t, uint64_t>(p, value, old, op);
-    case TLSIM_F32: return update_plain<float, uint32_t>(p, value, old, op);
-    case TLSIM_F64: return update_plain<double, uint64_t>(p, value, old, op);
-    case TLSIM_F16:
-      return update<float, uint16_t>(p, value, old, op, tlsim_f16_to_f32, tlsim_f32_to_f16);
-    case TLSIM_BF16:
-      return update<float, uint16_t>(p, value, old, op, tlsim_bf16_to_f32, tlsim_f32_to_bf16);
-    default: block.fail(self, "unsupported", "an atomic update of this type");
-  }
+  if (!writes) block.poll(self, at_line(line));
+  if (!update_atomically(p, value, old, op, static_cast<TlsimType>(type)))
+    block.fail(self, "unsupported", "an atomic update of this type");
+  if (reads) block.group.atomic_read(self, p);
+  if (writes) block.group.atomic_write(self, p, reads);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Barriers of a block: the sixteen of PTX's bar.* (0 is sync_threads), and sync_warp.
-#include "block.h"
+#include "group.h"
 #include "text.h"
 
 namespace sim {
@@ -13,8 +13,10 @@ void complete(Block& block, Barrier& barrier) {
     if (block.check) {
       // Everybody's past is in the sum, the waiter's own included.
       fiber->view.seen = view.seen;
-      block.joiner.join(fiber->view, View{{}, view.fenced});
+      fiber->view.others = view.others;
+      block.joiner.join(fiber->view, View{{}, view.fenced, {}});
     }
+  block.group.stir();
   block.wake(barrier.waiting);
   barrier.arrived = barrier.expected = 0;
 }

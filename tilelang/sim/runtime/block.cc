@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "group.h"
 #include "launch.h"
 #include "text.h"
 
@@ -55,6 +56,8 @@ void Scheduler::abandon() {
   switch_context(current->context, main_);
 }
 
+void Scheduler::leave() { switch_context(current->context, main_); }
+
 // ---- block
 
 // Bytes around the arena that belong to nothing else, so that a stray access is seen as one of
@@ -62,7 +65,8 @@ void Scheduler::abandon() {
 constexpr size_t kMargin = 64 << 10;
 constexpr size_t kAlignment = 1024;  // of dynamic shared memory: what a 128-byte swizzle needs
 
-Block::Block(Launch& launch, Scheduler& scheduler) : launch(launch), scheduler(scheduler) {
+Block::Block(Group& group)
+    : group(group), launch(group.launch), scheduler(group.scheduler) {
   const unsigned count = launch.block.x * launch.block.y * launch.block.z;
   check = launch.check;
   count_traffic = launch.count_traffic;
@@ -94,6 +98,8 @@ void Block::prepare_threads() {
     f.copy_agent = 0;
     f.copy_tick = 1;
     f.copies_seen = 0;
+    f.released = f.acquirable = Past();
+    f.cluster_arrived = false;
     f.open_copies.clear();
     f.copy_groups.clear();
     f.in_flight.clear();
@@ -109,11 +115,13 @@ void Block::prepare_threads() {
   }
 }
 
-bool Block::run(TlsimDim3 block_index) {
+void Block::start(TlsimDim3 block_index, unsigned block_slot, unsigned block_rank) {
   index = block_index;
+  slot = block_slot;
+  rank = block_rank;
   error.clear();
   uninitialised.clear();
-  failed = false;
+  failed = ended = finished = false;
   alive = thread_count();
   units.clear();
   static_shared.clear();
@@ -135,13 +143,21 @@ bool Block::run(TlsimDim3 block_index) {
   if (check) shadow.reset(shared_bytes);
   counters.threads += thread_count();
   prepare_threads();
-  scheduler.run();
-  if (!failed && !uninitialised.empty()) report("uninitialised", uninitialised);
-  if (!failed && alive) describe_deadlock();
-  if (!failed) finish_units();
+}
+
+void Block::finish() {
+  finished = true;
+  if (!uninitialised.empty()) report("uninitialised", uninitialised);
+  if (!failed) tma_finish();
   if (count_traffic) close_groups();
-  for (Fiber& f : threads) f.view = View{};
-  return !failed;
+}
+
+void Block::drop_threads() {
+  for (Fiber& f : threads) {
+    f.view = View{};
+    f.released = f.acquirable = Past();
+  }
+  joiner.clear();
 }
 
 void Block::thread_main() {
@@ -154,6 +170,8 @@ void Block::thread_main() {
   block.warps[self.warp].alive &= ~(1u << self.lane);
   block.warp_exit(self);
   block.barrier_exit(self);
+  block.group.thread_ended(self);
+  if (block.alive == 0) block.group.block_ended(block);
   block.scheduler.suspend();
   __builtin_unreachable();
 }
@@ -174,20 +192,32 @@ void Block::wake(std::vector<Fiber*>& waiting) {
 void Block::release(Fiber& fiber, ViewSum& into) {
   if (!check) return;
   into.add(fiber.view);
-  into.seen.add(static_cast<Agent>(fiber.id), fiber.tick++);
-  if (fiber.copies_seen) into.seen.add(fiber.copy_agent, fiber.copies_seen);
+  into.seen.add(fiber.id, fiber.tick++);
+  if (fiber.copies_seen) into.seen.add(local_of(fiber.copy_agent), fiber.copies_seen);
+}
+
+Past Block::release(Fiber& fiber) {
+  ViewSum sum;
+  release(fiber, sum);
+  return past_of(sum.take(), slot);
 }
 
 // ---- agents and reports
 
 Agent Block::new_agent(const char* what, unsigned owner) {
   units.push_back({what, owner});
-  return static_cast<Agent>(thread_count() + units.size() - 1);
+  const size_t local = thread_count() + units.size() - 1;
+  if (local >= kLocalAgents) fail(*current, "unsupported", "too many asynchronous units at once");
+  return slot << kLocalBits | static_cast<Agent>(local);
 }
 
 std::string Block::name_of(Agent agent) const {
-  if (agent < thread_count()) return format("thread %u", agent);
-  const AgentInfo& unit = units[agent - thread_count()];
+  const unsigned local = local_of(agent);
+  if (slot_of(agent) != slot)
+    return format(local < thread_count() ? "thread %u of " : "unit %u of ", local) +
+           group.block_name(slot_of(agent));
+  if (local < thread_count()) return format("thread %u", local);
+  const AgentInfo& unit = units[local - thread_count()];
   return format("%s %u", unit.what, unit.owner);
 }
 
@@ -227,7 +257,7 @@ void Block::conflict(Fiber& fiber, const Actor& actor, const Conflict& found, bo
             "fence_proxy_async came between",
             who.c_str(), place.c_str(), here.c_str(), other.c_str(), there.c_str()));
   const bool after_read = found.fault == Fault::kWriteAfterRead;
-  if (found.other >= thread_count())
+  if (is_unit(found.other))
     fail(fiber, "missing_wait",
          format("%s %s %s%s, but %s%s may still be %s it: nothing waits for that in between",
                 who.c_str(), writes ? "writes" : "reads", place.c_str(), here.c_str(),
@@ -240,13 +270,9 @@ void Block::conflict(Fiber& fiber, const Actor& actor, const Conflict& found, bo
   fiber.doubt.verdict = race;
 }
 
-// Names runs of threads that wait for the same thing.
-void Block::describe_deadlock() {
-  struct Group {
-    std::string what;
-    unsigned first, last;
-  };
-  std::vector<Group> groups;
+// Runs of threads that wait for the same thing.
+std::vector<Block::Waiters> Block::waiters() const {
+  std::vector<Waiters> out;
   for (const Fiber& fiber : threads) {
     if (fiber.done || !fiber.waits_for) continue;
     std::string what = fiber.waits_for;
@@ -255,21 +281,12 @@ void Block::describe_deadlock() {
     if (const MBarrier* barrier = fiber.waits_on)
       what += format(" (phase %u lacks %u arrivals and %lld bytes)", barrier->phase,
                      barrier->pending, static_cast<long long>(barrier->bytes));
-    if (!groups.empty() && groups.back().what == what)
-      groups.back().last = fiber.id;
+    if (!out.empty() && out.back().what == what)
+      out.back().last = fiber.id;
     else
-      groups.push_back({what, fiber.id, fiber.id});
+      out.push_back({what, fiber.id, fiber.id});
   }
-  std::string text = "deadlock: no thread can go on";
-  for (size_t i = 0; i < groups.size() && i < kMostGroups; ++i) {
-    const Group& g = groups[i];
-    text += g.first == g.last ? format("\n  thread %u waits at ", g.first)
-                              : format("\n  threads %u to %u wait at ", g.first, g.last);
-    text += g.what;
-  }
-  if (groups.size() > kMostGroups)
-    text += format("\n  and %zu more groups", groups.size() - kMostGroups);
-  report("deadlock", text);
+  return out;
 }
 
 void* Block::place_static(const char* name, size_t bytes, size_t alignment) {
@@ -285,8 +302,6 @@ void* Block::place_static(const char* name, size_t bytes, size_t alignment) {
   }
   return reinterpret_cast<void*>(shared_base + entry->second);
 }
-
-void Block::finish_units() { tma_finish(); }
 
 }  // namespace sim
 

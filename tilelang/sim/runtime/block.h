@@ -15,21 +15,25 @@
 #include "../include/tlsim/api.h"
 #include "clock.h"
 #include "fiber.h"
+#include "footprint.h"
 #include "report.h"
 #include "shadow.h"
 
 namespace sim {
 
 struct Block;
+class Group;
 struct Launch;
 
-// A store that conflicts with another access. If it changes nothing, no thread can tell the order,
-// and it is no race: two threads may set the same flag. It is looked at once it has happened.
+// A store that is looked at once it has happened. If it changes nothing, no thread can tell the
+// order, and it is no race: two threads may set the same flag.
 struct StoreInDoubt {
   const unsigned char* place = nullptr;  // null: none
   size_t bytes = 0;
+  Site site = 0;
   unsigned char before[32];
-  std::string verdict;  // if it turns out to change something
+  bool noted = false;   // in the footprint, as what it turns out to be
+  std::string verdict;  // of a conflict, if it turns out to change something
 };
 
 struct CopyAsync {  // one cp.async that has not been waited for
@@ -71,6 +75,11 @@ struct Fiber {
   Tick copies_seen;  // of the last group that it has waited for
   std::vector<CopyAsync> open_copies;
   std::deque<std::vector<CopyAsync>> copy_groups;
+
+  Past released;    // by its last fence: what its atomic writes since tell their readers
+  Past acquirable;  // from its atomic reads: what its next fence learns
+  bool cluster_arrived;  // and has not waited yet
+  unsigned wide_phase;   // of its last arrival at a barrier of several blocks
 
   std::vector<StackRange> in_flight;  // empty unless wgmmas are
   std::vector<StackRange> operands;   // registers that some wgmma has used so far
@@ -133,16 +142,23 @@ struct MBarrier {
   std::vector<Fiber*> waiting;
 };
 
+// What a TMA operation does.
+enum class TmaKind : uint8_t { kLoad, kStore, kReduce, kCopy };  // kCopy: shared to shared memory
+
 struct TmaOperation {
-  bool store;
+  TmaKind kind;
   TlsimTensorMap map;
   unsigned char* shared;
+  const unsigned char* from;  // of a copy between blocks of a cluster
+  size_t bytes;                // that it moves
   uint64_t barrier;  // shared offset of its mbarrier (loads)
   int coords[5];
   Agent agent;
   Tick tick;
   Fiber* issuer;
   Site site;
+
+  bool stores() const { return kind == TmaKind::kStore || kind == TmaKind::kReduce; }
 };
 
 struct WgmmaOperation {
@@ -177,6 +193,9 @@ class Scheduler {
   void yield();
   // Leaves the fibers for good, back to the caller of run().
   void abandon();
+  // Back to the caller of run(), for a fiber that has ended; the others stay ready.
+  void leave();
+  bool idle() const { return !head_; }
 
  private:
   Fiber* pop();
@@ -186,10 +205,14 @@ class Scheduler {
 };
 
 struct Block {
-  Block(Launch& launch, Scheduler& scheduler);
+  explicit Block(Group& group);
 
-  // Runs the block with this index to its end. False if something is wrong (`error` says what).
-  bool run(TlsimDim3 index);
+  // Makes the threads of the block with this index ready. `slot`: its place in the group.
+  void start(TlsimDim3 index, unsigned slot, unsigned rank);
+  // After its last thread has returned.
+  void finish();
+  void drop_threads();  // and what they know
+  void collect();       // adds what was counted to the launch
 
   // ---- used by the units
   bool is_shared(const void* p) const {
@@ -199,19 +222,26 @@ struct Block {
   bool checks() const { return check; }
   unsigned thread_count() const { return static_cast<unsigned>(threads.size()); }
   Agent new_agent(const char* what, unsigned owner);
+  Agent agent_of(const Fiber& fiber) const { return slot << kLocalBits | fiber.id; }
+  bool is_unit(Agent agent) const { return local_of(agent) >= thread_count(); }
   std::string name_of(Agent agent) const;
+  std::string full_name() const;
   Actor actor_of(Fiber& fiber, Site site) const {
-    const Agent id = static_cast<Agent>(fiber.id);
+    const Agent id = agent_of(fiber);
     return Actor{id, fiber.tick, &fiber.view, site, id, fiber.copy_agent, fiber.copies_seen};
   }
   // What the fiber has done so far, for somebody to acquire; later accesses get a new tick.
   void release(Fiber& fiber, ViewSum& into);
+  // The same for somebody in any block.
+  Past release(Fiber& fiber);
   // Checks an access of shared or global memory by `actor`, which acts for `fiber`.
   // `plain_store`: the access is a store that the thread is about to make.
   void access(Fiber& fiber, const void* p, size_t bytes, bool writes, const Actor& actor,
               bool plain_store = false);
   void check_shared(Fiber& fiber, size_t offset, size_t bytes, bool writes, const Actor& actor,
                     bool plain_store = false);
+  void check_peer(Fiber& fiber, Block& peer, const void* p, size_t bytes, bool writes,
+                  const Actor& actor);
   void check_global(Fiber& fiber, uintptr_t address, size_t bytes, bool writes, const Actor& actor,
                     bool plain_store = false);
   // Records the first error and leaves the block. Does not return.
@@ -221,6 +251,10 @@ struct Block {
                 const std::string& place);
   // Puts a conflicting store in doubt, if it is one that may change nothing.
   bool doubt(Fiber& fiber, const Actor& actor, const Conflict& found, const void* p, size_t bytes);
+  void remember(Fiber& fiber, const void* p, size_t bytes, Site site);
+  // For the comparison with blocks that are not ordered with this one.
+  bool leaves_footprint() const;
+  void note(const Fiber& fiber, uintptr_t address, size_t bytes, Use use, Site site);
   // Decides about the fiber's store in doubt: before anybody else runs, and before its next access.
   void settle(Fiber& fiber);
   // The same from outside the fibers.
@@ -229,7 +263,7 @@ struct Block {
   void wait(Fiber& fiber, const char* what, uint64_t detail, int line);
   void wake(std::vector<Fiber*>& waiting);
   // The fiber looks again and again at memory that another thread changes.
-  void poll(Fiber& fiber);
+  void poll(Fiber& fiber, Site site);
 
   // Counting of ordinary accesses, if the launch wants it.
   void count_access(Fiber& fiber, const void* p, size_t bytes, bool writes, Site site);
@@ -252,20 +286,30 @@ struct Block {
   // Makes one queued load towards this mbarrier happen. False if there is none.
   bool tma_advance(Fiber& fiber, uint64_t barrier);
   void tma_load_arrives(Fiber& fiber, const TmaOperation& op);
+  void move(const TmaOperation& op);
   Agent take_unit(bool store, unsigned owner, Tick& tick);
   void give_back_unit(Agent agent);
   void tma_finish();
   // The initialised mbarrier at an address that `what` uses.
   MBarrier& mbarrier_at(Fiber& fiber, void* bar, const char* what, int line);
+  // `fiber`, of any block, arrives at one of this block's barriers.
+  void mbarrier_arrive(Fiber& fiber, void* bar, const char* what, int line);
   // Ends the phase if everything has arrived.
   void mbarrier_settle(Fiber& fiber, MBarrier& barrier, Site site);
-  void finish_units();
-  void describe_deadlock();
+  // Adds what the threads wait for to a deadlock report.
+  struct Waiters {
+    std::string what;
+    unsigned first, last;
+  };
+  std::vector<Waiters> waiters() const;
   // A static shared array: placed behind the dynamic ones on first use.
   void* place_static(const char* name, size_t bytes, size_t alignment);
 
+  Group& group;
   Launch& launch;
   Scheduler& scheduler;
+  unsigned slot = 0, rank = 0;  // in the group, in the cluster
+  bool ended = false, finished = false;
   Stacks stacks;
   std::vector<Fiber> threads;
   std::vector<Warp> warps;
@@ -314,7 +358,7 @@ struct Block {
 
 constexpr uint64_t kNoDetail = ~0ull;
 constexpr uint64_t kPollsPerLook = 4096;    // polls between looks at the clock
-constexpr size_t kMostGroups = 8;           // of waiting threads in a deadlock report
+constexpr size_t kMostWaiters = 8;          // in a deadlock report
 constexpr size_t kStaticShared = 48 << 10;  // CUDA's limit for static shared arrays
 
 // The fiber that runs on this host thread, or null.

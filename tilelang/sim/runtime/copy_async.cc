@@ -39,9 +39,8 @@ void tlsim_cp_async(void* dst, const void* src, int bytes, int pred, int line) {
                       site_text(site).c_str()));
   if (block.check) {
     if (!self.copy_agent) self.copy_agent = block.new_agent("the cp_async of thread", self.id);
-    const Actor actor{
-        self.copy_agent, self.copy_tick,  &self.view, site, static_cast<Agent>(self.id),
-        self.copy_agent, self.copies_seen};
+    const Actor actor{self.copy_agent,      self.copy_tick,  &self.view,      site,
+                      block.agent_of(self), self.copy_agent, self.copies_seen};
     block.access(self, dst, static_cast<size_t>(bytes), true, actor);
     if (pred) block.access(self, src, static_cast<size_t>(bytes), false, actor);
   }

@@ -9,7 +9,8 @@
 #include <memory>
 #include <thread>
 
-#include "block.h"
+#include "group.h"
+#include "text.h"
 #include "watchdog.h"
 
 namespace sim {
@@ -20,44 +21,68 @@ double now() {
   return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
 }
 
-namespace {
-
-void add(Counters& total, const Counters& part) {
-  auto* to = reinterpret_cast<uint64_t*>(&total);
-  auto* from = reinterpret_cast<const uint64_t*>(&part);
+void Block::collect() {
+  auto* to = reinterpret_cast<uint64_t*>(&launch.total);
+  auto* from = reinterpret_cast<const uint64_t*>(&counters);
   for (size_t i = 0; i < sizeof(Counters) / sizeof(uint64_t); ++i) to[i] += from[i];
-}
-
-// Takes blocks off the launch until none is left or one has failed.
-void work(Launch& launch, Watchdog& watchdog) {
-  watchdog.watch(pthread_self());
-  Scheduler scheduler;
-  Block block(launch, scheduler);
-  const uint64_t columns = launch.grid.x, rows = launch.grid.y;
-  const uint64_t count = columns * rows * launch.grid.z;
-  while (!launch.stop) {
-    const uint64_t i = launch.next_block++;
-    if (i >= count) break;
-    const TlsimDim3 index = {static_cast<unsigned>(i % columns),
-                             static_cast<unsigned>(i / columns % rows),
-                             static_cast<unsigned>(i / columns / rows)};
-    const bool fine = block.run(index);
-    __atomic_add_fetch(launch.progress, 1, __ATOMIC_RELAXED);
-    if (fine) continue;
-    std::lock_guard<std::mutex> guard(launch.mutex);
-    if (launch.error.empty()) launch.error = block.error, launch.error_kind = block.error_kind;
-    launch.stop = true;
-  }
-  watchdog.forget(pthread_self());
-  std::lock_guard<std::mutex> guard(launch.mutex);
-  add(launch.total, block.counters);
-  for (const auto& [key, traffic] : block.sites) {
+  for (const auto& [key, traffic] : sites) {
     SiteTraffic& total = launch.sites[key];
     total.requests += traffic.requests;
     total.bytes += traffic.bytes;
     total.units += traffic.units;
     total.ideal += traffic.ideal;
   }
+}
+
+namespace {
+
+std::string name_of(const Launch& launch, const Touch& touch) {
+  const unsigned linear = touch.block - 1, x = launch.grid.x, y = launch.grid.y;
+  return format("thread %u of block (%u, %u, %u)", touch.thread, linear % x, linear / x % y,
+                linear / x / y);
+}
+
+// Two blocks that nothing orders have touched one byte.
+void report_race(Launch& launch, const FootprintConflict& found) {
+  std::string place = format("address 0x%llx", static_cast<unsigned long long>(found.address));
+  for (const GlobalRange& range : launch.ranges)
+    if (found.address - range.begin < range.bytes)
+      place = format("%s+%llu", range.name.c_str(),
+                     static_cast<unsigned long long>(found.address - range.begin));
+  static const char* const kNow[] = {"reads", "writes", "writes", "updates"};
+  static const char* const kThen[] = {"read", "wrote", "wrote", "updated"};
+  launch.error_kind = "race";
+  launch.error =
+      "data race between blocks on " + place + ": " + name_of(launch, found.second) + " " +
+      kNow[static_cast<unsigned>(found.here)] + " it" + site_text(found.second.site) + ", and " +
+      name_of(launch, found.first) + " " + kThen[static_cast<unsigned>(found.there)] + " it" +
+      site_text(found.first.site) + ", with nothing that orders the two";
+}
+
+// Takes groups of blocks off the launch until none is left or one has failed.
+void work(Launch& launch, Watchdog& watchdog) {
+  watchdog.watch(pthread_self());
+  Group group(launch);
+  while (!launch.stop) {
+    const uint64_t i = launch.next_group++;
+    if (i >= launch.groups) break;
+    const bool fine = group.run(i * launch.group_blocks);
+    __atomic_add_fetch(launch.progress, launch.group_blocks, __ATOMIC_RELAXED);
+    if (fine && (launch.groups == 1 || !launch.check)) continue;
+    std::lock_guard<std::mutex> guard(launch.mutex);
+    if (!launch.error.empty()) break;
+    if (!fine) {
+      launch.error = group.error, launch.error_kind = group.error_kind;
+    } else {
+      const FootprintConflict found = launch.footprint.merge(group.footprint);
+      if (!found.found) continue;
+      report_race(launch, found);
+    }
+    launch.stop = true;
+  }
+  watchdog.forget(pthread_self());
+  std::lock_guard<std::mutex> guard(launch.mutex);
+  group.collect();
 }
 
 // Words of a bit per sector that a range of these bytes may touch, wherever it begins.
@@ -110,9 +135,11 @@ struct TlsimSite {
 struct TlsimRequest {
   void (*entry)(void* const*);
   void* const* args;
-  unsigned grid[3], block[3];
+  unsigned grid[3], block[3], cluster[3];
+  int cooperative, together;  // together: blocks may wait for each other
   uint64_t shared_bytes;
-  int check, count_traffic, host_threads;
+  int check, count_traffic;
+  unsigned host_threads;
   double time_limit;
   TlsimRange* ranges;
   int range_count;
@@ -133,6 +160,12 @@ int tlsim_launch(TlsimRequest* request) {
   launch.args = request->args;
   launch.grid = {request->grid[0], request->grid[1], request->grid[2]};
   launch.block = {request->block[0], request->block[1], request->block[2]};
+  launch.cluster = {request->cluster[0], request->cluster[1], request->cluster[2]};
+  launch.cooperative = request->cooperative != 0;
+  launch.cluster_blocks = launch.cluster.x * launch.cluster.y * launch.cluster.z;
+  const uint64_t blocks = uint64_t{launch.grid.x} * launch.grid.y * launch.grid.z;
+  launch.group_blocks = launch.cooperative || request->together ? blocks : launch.cluster_blocks;
+  launch.groups = blocks / launch.group_blocks;
   launch.shared_bytes = request->shared_bytes;
   launch.check = request->check != 0;
   launch.count_traffic = request->count_traffic != 0;
@@ -151,7 +184,7 @@ int tlsim_launch(TlsimRequest* request) {
   {
     sim::Watchdog watchdog(launch);
     std::vector<std::thread> helpers;
-    for (int i = 1; i < request->host_threads; ++i)
+    for (uint64_t i = 1; i < std::min<uint64_t>(launch.groups, request->host_threads); ++i)
       helpers.emplace_back(sim::work, std::ref(launch), std::ref(watchdog));
     sim::work(launch, watchdog);
     for (std::thread& helper : helpers) helper.join();

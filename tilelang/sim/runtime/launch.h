@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "../include/tlsim/api.h"
+#include "footprint.h"
 #include "report.h"
 
 namespace sim {
@@ -32,19 +33,25 @@ struct Launch {
   void* const* args = nullptr;
   TlsimDim3 grid{}, block{};
   size_t shared_bytes = 0;
+  TlsimDim3 cluster{1, 1, 1};
+  bool cooperative = false;
+  // Blocks of a cluster; blocks that run together, and how many such groups there are.
+  unsigned cluster_blocks = 1;
+  uint64_t group_blocks = 1, groups = 1;
   bool check = true;
   bool count_traffic = false;  // of ordinary loads and stores, by site
   double time_limit = 0;       // seconds for the whole launch; 0: none
   std::vector<GlobalRange> ranges;
   uintptr_t code_begin = 0, code_end = 0;  // the loaded kernel: its constants may be read
 
-  std::atomic<uint64_t> next_block{0};
+  std::atomic<uint64_t> next_group{0};
   std::atomic<bool> stop{false};
   double deadline = 0;
   std::mutex mutex;  // guards what follows
   std::string error, error_kind;
   Counters total{};
   TrafficTable sites;
+  Footprint footprint;  // of the groups that have ended
 
   // Where an address is in the ranges: a number of the range above its offset there.
   uintptr_t place(uintptr_t address) const;

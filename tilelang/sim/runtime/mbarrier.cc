@@ -2,26 +2,27 @@
 // mbarriers: phases, arrivals, announced bytes (PTX ISA, mbarrier). And the fences around them.
 //
 // The state is kept beside shared memory, keyed by the barrier's place in it.
-#include "block.h"
+#include "group.h"
 #include "text.h"
 
 namespace sim {
 
 MBarrier& Block::mbarrier_at(Fiber& fiber, void* bar, const char* what, int line) {
   const Site site = at_line(line);
+  Block& own = *fiber.block;  // the barrier may be another block's
   if (!is_shared(bar) || reinterpret_cast<uintptr_t>(bar) % 8)
-    fail(fiber, "misaligned",
+    own.fail(fiber, "misaligned",
          format("thread %u: %s%s needs an address in shared memory that is a multiple of 8",
                 fiber.id, what, site_text(site).c_str()));
   auto found = mbarriers.find(shared_offset(bar));
   if (found == mbarriers.end())
-    fail(fiber, "uninitialised",
+    own.fail(fiber, "uninitialised",
          format("thread %u: %s%s of the mbarrier at shared+%zu, which nothing has initialised",
                 fiber.id, what, site_text(site).c_str(), shared_offset(bar)));
   if (check) {  // the init must have happened before
-    Actor actor = actor_of(fiber, site);
+    Actor actor = own.actor_of(fiber, site);
     actor.atomic = true;
-    check_shared(fiber, shared_offset(bar), 8, false, actor);
+    own.access(fiber, bar, 8, false, actor);
   }
   return found->second;
 }
@@ -29,7 +30,7 @@ MBarrier& Block::mbarrier_at(Fiber& fiber, void* bar, const char* what, int line
 void Block::mbarrier_settle(Fiber& fiber, MBarrier& barrier, Site site) {
   if (barrier.pending != 0) return;
   if (barrier.bytes < 0)
-    fail(
+    fiber.block->fail(
         fiber, "byte_count",
         format(
             "%lld bytes more than mbar_expect_tx announced have arrived at an mbarrier; the last%s",
@@ -38,23 +39,25 @@ void Block::mbarrier_settle(Fiber& fiber, MBarrier& barrier, Site site) {
   ++barrier.phase;
   barrier.pending = barrier.count;
   barrier.completed = barrier.arriving.take();
+  group.stir();
   wake(barrier.waiting);
 }
 
-namespace {
-
-void arrive(Block& block, Fiber& self, MBarrier& barrier, const char* what, int line) {
+void Block::mbarrier_arrive(Fiber& fiber, void* bar, const char* what, int line) {
+  MBarrier& barrier = mbarrier_at(fiber, bar, what, line);
   if (barrier.pending == 0)
-    block.fail(
-        self, "barrier",
+    fiber.block->fail(
+        fiber, "barrier",
         format("thread %u: %s%s comes after all %u arrivals of the phase, while bytes are missing",
-               self.id, what, site_text(at_line(line)).c_str(), barrier.count));
-  block.release(self, barrier.arriving);
+               fiber.id, what, site_text(at_line(line)).c_str(), barrier.count));
+  if (fiber.block == this)
+    release(fiber, barrier.arriving);
+  else if (check)
+    barrier.arriving.add(fiber.block->release(fiber), slot);
   --barrier.pending;
-  block.mbarrier_settle(self, barrier, at_line(line));
+  mbarrier_settle(fiber, barrier, at_line(line));
 }
 
-}  // namespace
 }  // namespace sim
 
 using namespace sim;
@@ -81,16 +84,13 @@ void tlsim_mbar_init(void* bar, unsigned count, int line) {
 }
 
 void tlsim_mbar_arrive(void* bar, int line) {
-  Fiber& self = *current;
-  arrive(*self.block, self, self.block->mbarrier_at(self, bar, "mbar_arrive", line), "mbar_arrive",
-         line);
+  current->block->mbarrier_arrive(*current, bar, "mbar_arrive", line);
 }
 
 void tlsim_mbar_expect_tx(void* bar, unsigned bytes, int line) {
   Fiber& self = *current;
-  MBarrier& barrier = self.block->mbarrier_at(self, bar, "mbar_expect_tx", line);
-  barrier.bytes += bytes;
-  arrive(*self.block, self, barrier, "mbar_expect_tx", line);
+  self.block->mbarrier_at(self, bar, "mbar_expect_tx", line).bytes += bytes;
+  self.block->mbarrier_arrive(self, bar, "mbar_expect_tx", line);
 }
 
 void tlsim_mbar_announce(void* bar, unsigned bytes, int line) {
@@ -132,6 +132,12 @@ void tlsim_fence_proxy_async(int line) {
   if (!self.block->check) return;
   ViewSum past;
   self.block->release(self, past);
-  self.view.fenced = self.block->joiner.join(self.view.fenced, past.seen.take());
+  View all = past.take();
+  Joiner& joiner = self.block->joiner;
+  self.view.fenced = joiner.join(self.view.fenced, all.seen);
+  if (all.others.empty()) return;
+  PastSum fenced;  // what the thread has seen of other blocks is covered too
+  for (const Past::Entry& e : all.others.entries()) fenced.add(e.slot, e.seen, e.seen);
+  self.view.others = joiner.join(self.view.others, fenced.take());
 }
 }

@@ -115,12 +115,21 @@ void Shadow::split(Page& page, size_t begin) {
     Cell& part = cell_at<kLevel + 1>(page, begin + i * kBytes[kLevel + 1]);
     part = cell;
     if (cell.crowd && i > 0) {  // each part needs its own
-      part.crowd = new_crowd();
+      part.crowd = new_crowd() & 0xffffff;
       crowds_[part.crowd - 1] = crowds_[cell.crowd - 1];
     }
   }
   cell.crowd = 0;
   cell.split = true;
+}
+
+Tick& Shadow::Crowd::tick(Agent agent) {
+  const unsigned slot = slot_of(agent), local = local_of(agent);
+  auto at = std::find_if(blocks.begin(), blocks.end(),
+                         [&](const auto& block) { return block.first == slot; });
+  if (at == blocks.end()) at = blocks.insert(at, {slot, {}});
+  if (at->second.size() <= local) at->second.resize(local + 1u);
+  return at->second[local];
 }
 
 uint32_t Shadow::new_crowd() {
@@ -130,7 +139,7 @@ uint32_t Shadow::new_crowd() {
   }
   const uint32_t crowd = free_crowds_.back();
   free_crowds_.pop_back();
-  crowds_[crowd - 1].clear();
+  crowds_[crowd - 1].blocks.clear();
   return crowd;
 }
 
@@ -157,7 +166,7 @@ bool Shadow::touch_read(Cell& cell, Access& access) {
       access.conflict = {Fault::kReadAfterWrite, writer, cell.write_site, 0};
       return false;
     }
-    if (actor.async_proxy && !cell.write_async && actor.view->fenced[writer] < cell.write_tick) {
+    if (actor.async_proxy && !cell.write_async && actor.fenced(writer) < cell.write_tick) {
       access.conflict = {Fault::kNoProxyFence, writer, cell.write_site, 0};
       return false;
     }
@@ -170,9 +179,7 @@ bool Shadow::touch_read(Cell& cell, Access& access) {
 // need not be kept: whatever is ordered after this read is ordered after it.
 void Shadow::add_reader(Cell& cell, const Actor& actor) {
   if (cell.crowd) {
-    std::vector<Tick>& crowd = crowds_[cell.crowd - 1];
-    if (crowd.size() <= actor.agent) crowd.resize(actor.agent + 1u);
-    crowd[actor.agent] = actor.tick;
+    crowds_[cell.crowd - 1].tick(actor.agent) = actor.tick;
     cell.reader[0] = {actor.tick, actor.site, actor.agent};
     return;
   }
@@ -184,15 +191,12 @@ void Shadow::add_reader(Cell& cell, const Actor& actor) {
   }
   if (kept < kReaders) {
     cell.reader[kept] = {actor.tick, actor.site, actor.agent};
-    cell.readers = static_cast<uint8_t>(kept + 1);
+    cell.readers = static_cast<unsigned>(kept + 1) & 15;
     return;
   }
-  cell.crowd = new_crowd();
-  std::vector<Tick>& crowd = crowds_[cell.crowd - 1];
-  for (const Reader& reader : cell.reader) {
-    if (crowd.size() <= reader.agent) crowd.resize(reader.agent + 1u);
-    crowd[reader.agent] = reader.tick;
-  }
+  cell.crowd = new_crowd() & 0xffffff;
+  for (const Reader& reader : cell.reader)
+    crowds_[cell.crowd - 1].tick(reader.agent) = reader.tick;
   add_reader(cell, actor);
 }
 
@@ -206,11 +210,11 @@ bool Shadow::touch_write(Cell& cell, Access& access) {
     }
   }
   if (cell.crowd) {
-    const std::vector<Tick>& crowd = crowds_[cell.crowd - 1];
-    for (size_t agent = 0; agent < crowd.size(); ++agent)
-      if (crowd[agent] && !actor.relies_on(static_cast<Agent>(agent), crowd[agent])) {
-        access.conflict = {Fault::kWriteAfterRead, static_cast<Agent>(agent), cell.reader[0].site,
-                           0};
+    for (const auto& [slot, ticks] : crowds_[cell.crowd - 1].blocks)
+      for (unsigned local = 0; local < ticks.size(); ++local) {
+        const Agent agent = slot << kLocalBits | local;
+        if (!ticks[local] || actor.relies_on(agent, ticks[local])) continue;
+        access.conflict = {Fault::kWriteAfterRead, agent, cell.reader[0].site, 0};
         return false;
       }
     drop_crowd(cell);
@@ -226,7 +230,7 @@ bool Shadow::touch_write(Cell& cell, Access& access) {
   cell.readers = 0;
   cell.write_tick = actor.tick;
   cell.write_site = actor.site;
-  cell.writer = static_cast<Agent>(actor.agent + 1);
+  cell.writer = actor.agent + 1;
   cell.write_async = actor.async_proxy;
   cell.write_atomic = actor.atomic;
   return true;

@@ -34,8 +34,18 @@ struct Actor {
   bool remembered = false;   // only notes a read: nothing is checked
 
   bool relies_on(Agent other, Tick its_tick) const {
-    if (other == owner || view->seen[other] >= its_tick) return true;
+    if (slot_of(other) != slot_of(agent)) {
+      const Past::Entry* entry = view->others.find(slot_of(other));
+      return entry && entry->seen[local_of(other)] >= its_tick;
+    }
+    if (other == owner || view->seen[local_of(other)] >= its_tick) return true;
     return copy_agent && other == copy_agent && copy_tick >= its_tick;
+  }
+  // The accesses of `other` that a proxy fence has covered.
+  Tick fenced(Agent other) const {
+    if (slot_of(other) == slot_of(agent)) return view->fenced[local_of(other)];
+    const Past::Entry* entry = view->others.find(slot_of(other));
+    return entry ? entry->fenced[local_of(other)] : 0;
   }
 };
 
@@ -78,10 +88,9 @@ class Shadow {
   struct Cell {
     Tick write_tick;
     Site write_site;
-    Agent writer;  // agent + 1; 0: never written
-    uint8_t readers;
-    bool split : 1, write_async : 1, write_atomic : 1;
-    uint32_t crowd;  // index + 1 into crowds_ once there are more readers than fit here
+    Agent writer;         // agent + 1; 0: never written
+    uint32_t crowd : 24;  // index + 1 into crowds_ once there are more readers than fit here
+    uint32_t readers : 4, split : 1, write_async : 1, write_atomic : 1;
     Reader reader[kReaders];
   };
   struct Page {
@@ -116,7 +125,12 @@ class Shadow {
   std::unordered_map<uintptr_t, Page*> global_;
   std::vector<std::unique_ptr<Page>> pages_;
   size_t used_pages_ = 0;
-  std::vector<std::vector<Tick>> crowds_;
+  // Readers of a cell, by block and number in it.
+  struct Crowd {
+    std::vector<std::pair<unsigned, std::vector<Tick>>> blocks;
+    Tick& tick(Agent agent);
+  };
+  std::vector<Crowd> crowds_;
   std::vector<uint32_t> free_crowds_;
 };
 

@@ -46,7 +46,8 @@ void finish_sync(Block& block, Warp& warp, unsigned warp_index, Collective& coll
     if (collective.arrived >> lane & 1) {
       Fiber& fiber = block.threads[warp_index * 32 + lane];
       fiber.view.seen = view.seen;
-      block.joiner.join(fiber.view, View{{}, view.fenced});
+      fiber.view.others = view.others;
+      block.joiner.join(fiber.view, View{{}, view.fenced, {}});
     }
 }
 

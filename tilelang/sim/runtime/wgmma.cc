@@ -313,9 +313,8 @@ void tlsim_wgmma(const TlsimWgmma* shape, void* d, const void* a, uint64_t desc_
       self.view.fenced.same(op.checked.fenced))
     return;
   op.checked = self.view;
-  Actor actor{group.agent,     self.wgmma_groups + 1,       &self.view,
-              at_line(line),   static_cast<Agent>(self.id), self.copy_agent,
-              self.copies_seen};
+  Actor actor{group.agent,          self.wgmma_groups + 1, &self.view,      at_line(line),
+              block.agent_of(self), self.copy_agent,       self.copies_seen};
   actor.async_proxy = true;
   if (!a) check_operand(block, self, operand_a(op), "A", actor);
   check_operand(block, self, operand_b(op), "B", actor);
@@ -353,7 +352,7 @@ void tlsim_wgmma_wait(int pending, int line) {
     execute(block, group, end - group.first);
     if (block.check) {
       ClockSum done;
-      done.add(group.agent, group.tick - static_cast<Tick>(group.groups.size()));
+      done.add(local_of(group.agent), group.tick - static_cast<Tick>(group.groups.size()));
       group.done = done.take();
     }
     block.wake(group.waiting);

@@ -34,12 +34,11 @@ TLSIM_FN T atomic_load(T* p, TLSIM_LINE) {
 template <class T>
 TLSIM_FN void atomic_store(T* p, T value, TLSIM_LINE) {
   T old;
-  tlsim_atomic(p, &value, &old, TLSIM_ATOMIC_EXCHANGE, sim_type<T>, line);
+  tlsim_atomic(p, &value, &old, TLSIM_ATOMIC_STORE, sim_type<T>, line);
 }
-// Threads of a block take turns; blocks on other host threads see what a fence of the host orders.
 template <int order>
-TLSIM_FN void memory_fence() {
-  tlsim_memory_fence();
+TLSIM_FN void memory_fence(TLSIM_LINE) {
+  tlsim_fence(order, line);
 }
 
 }  // namespace tl

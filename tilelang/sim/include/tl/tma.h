@@ -14,6 +14,16 @@ TLSIM_FN void prefetch_tensormap(const TensorMap&) {}
     const int c[] = {__VA_ARGS__};                                                              \
     tlsim_tma_load(dst, &desc, bar, c, rank, line.value);                                       \
   }                                                                                             \
+  TLSIM_FN void tma_load_multicast(void* dst, const TensorMap& desc, void* bar, u32 mask,       \
+                                   parameters, TLSIM_LINE) {                                    \
+    const int c[] = {__VA_ARGS__};                                                              \
+    tlsim_tma_load_multicast(dst, &desc, bar, mask, c, rank, line.value);                       \
+  }                                                                                             \
+  TLSIM_FN void tma_reduce_add(const TensorMap& desc, const void* src, parameters,              \
+                               TLSIM_LINE) {                                                    \
+    const int c[] = {__VA_ARGS__};                                                              \
+    tlsim_tma_reduce_add(&desc, src, c, rank, line.value);                                      \
+  }                                                                                             \
   TLSIM_FN void tma_store(const TensorMap& desc, const void* src, parameters, TLSIM_LINE) {     \
     const int c[] = {__VA_ARGS__};                                                              \
     tlsim_tma_store(&desc, src, c, rank, line.value);                                           \

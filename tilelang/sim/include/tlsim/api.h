@@ -19,7 +19,7 @@ struct alignas(64) TlsimTensorMap {
   uint64_t dims[5];
   uint64_t strides[4];
   uint32_t box[5];
-  uint8_t rank, element_bytes, swizzle, unused;  // swizzle: 0, 32, 64 or 128
+  uint8_t rank, element_bytes, swizzle, type;  // swizzle: 0, 32, 64 or 128; type: TlsimType
   uint8_t padding[24];
 };
 static_assert(sizeof(TlsimTensorMap) == 128, "a tensor map has 128 bytes");
@@ -48,7 +48,8 @@ enum TlsimAtomic : int {
   TLSIM_ATOMIC_MIN,
   TLSIM_ATOMIC_EXCHANGE,
   TLSIM_ATOMIC_OR,
-  TLSIM_ATOMIC_LOAD
+  TLSIM_ATOMIC_LOAD,
+  TLSIM_ATOMIC_STORE
 };
 enum TlsimShuffle : int { TLSIM_SHFL_IDX, TLSIM_SHFL_XOR, TLSIM_SHFL_UP, TLSIM_SHFL_DOWN };
 
@@ -75,6 +76,13 @@ void* tlsim_static_shared(const char* name, size_t bytes, size_t alignment);
 // barriers and warp collectives
 void tlsim_sync_threads(int line);
 void tlsim_named_barrier(int id, int count, int waits, int line);
+void tlsim_sync_grid(int line);
+void tlsim_fence(int order, int line);
+unsigned tlsim_cluster_rank();
+void tlsim_cluster_arrive(int orders, int line);
+void tlsim_cluster_wait(int line);
+void* tlsim_map_shared(const void* p, unsigned rank, int line);
+void tlsim_mbar_arrive_remote(void* bar, unsigned rank, int line);
 void tlsim_sync_warp(unsigned mask, int line);
 uint64_t tlsim_shuffle(uint64_t value, int mode, int operand, int width, int line);
 int tlsim_elect_one(int line);
@@ -86,7 +94,6 @@ void tlsim_mma(const TlsimMma* shape, void* c, const void* a, const void* b, int
 
 // old and value point to one element.
 void tlsim_atomic(void* p, const void* value, void* old, int op, int type, int line);
-void tlsim_memory_fence();
 
 // cp.async
 void tlsim_cp_async(void* dst, const void* src, int bytes, int pred, int line);
@@ -103,6 +110,12 @@ void tlsim_fence_mbar_init(int line);
 void tlsim_fence_proxy_async(int line);
 void tlsim_tma_load(void* dst, const TlsimTensorMap* map, void* bar, const int* coords, int rank,
                     int line);
+void tlsim_tma_load_multicast(void* dst, const TlsimTensorMap* map, void* bar, unsigned mask,
+                              const int* coords, int rank, int line);
+void tlsim_copy_cluster(void* dst, const void* src, unsigned bytes, void* bar, unsigned rank,
+                        int line);
+void tlsim_tma_reduce_add(const TlsimTensorMap* map, const void* src, const int* coords, int rank,
+                          int line);
 void tlsim_tma_store(const TlsimTensorMap* map, const void* src, const int* coords, int rank,
                      int line);
 void tlsim_tma_store_commit(int line);
