@@ -177,6 +177,7 @@ from .math import (
 )
 from .ops import GemmWarpPolicy, clear, copy, fill, gemm, transpose
 from .persistent import PersistentTileScheduler
+from .random import rng_init, rng_rand, rng_rand_float
 from .reduce import (
     reduce,
     reduce_absmax,
@@ -502,6 +503,9 @@ __all__ = [
     "reinterpret",
     "remember_source",
     "reshape",
+    "rng_init",
+    "rng_rand",
+    "rng_rand_float",
     "round",
     "rsqrt",
     "serial",

@@ -74,6 +74,7 @@ class LaunchInfo:
     thread_vars: tuple[Var, ...]
     threads: tuple[int, int, int]
     annotations: dict[str, Any] = field(default_factory=dict)
+    generator: Any = None  # of the random numbers of each thread, see `random`
 
 
 class StopTrace(BaseException):

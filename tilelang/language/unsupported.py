@@ -101,10 +101,6 @@ UNSUPPORTED: dict[str, str] = {
         "vector accesses are made by the compiler; use T.copy or T.vectorized",
     ),
     **dict.fromkeys(
-        ["rng_init", "rng_rand", "rng_rand_float"],
-        "random numbers are not supported yet; pass them as a tensor",
-    ),
-    **dict.fromkeys(
         ["sync_grid", "sync_global"],
         "a barrier of the whole grid is not supported yet; use two T.Kernel in one function",
     ),
