@@ -199,6 +199,60 @@ def par_compile(target: str) -> dict[str, float]:
     }  # fmt: skip
 
 
+def disk_hit(target: str) -> dict[str, float]:
+    """Milliseconds until a kernel is ready that another process compiled: with everything imported
+    before (ours and the packages of others), and from the first `import tilelang` on."""
+    command = [sys.executable, str(HERE / "cpu.py")]
+    for name in ("first_use", "disk_hit_imported", "disk_hit_imported", "disk_hit_bare"):
+        done = subprocess.run([*command, name, target], capture_output=True, text=True, check=True)
+        if name == "disk_hit_imported":
+            imported = json.loads(done.stdout)
+    return {**imported, **json.loads(done.stdout)}
+
+
+def first_use(target: str) -> dict[str, float]:
+    """Compiles the matmul of the zoo, or takes it from the cache on disk."""
+    start, busy = time.perf_counter(), time.process_time()
+    import tilelang
+    from tilelang.testing.kernels import matmul
+
+    kernel = tilelang.compile(matmul(), target=target)
+    return {
+        "ms": 1e3 * (time.perf_counter() - start),
+        "cpu": 1e3 * (time.process_time() - busy),
+        "lowered": float(bool(kernel.artifact.timings)),
+    }
+
+
+def disk_hit_imported(target: str) -> dict[str, float]:
+    """A hit where a kernel of a few statements was taken from the cache before."""
+    import tilelang
+    from tilelang.testing.kernels import add, matmul
+
+    func = matmul()
+    with tempfile.TemporaryDirectory() as other:
+        tilelang.env.TILELANG_CACHE_DIR = Path(other)
+        tilelang.compile(add(), target=target)
+        del tilelang.env.TILELANG_CACHE_DIR
+    from tilelang.cache import key
+    from tilelang.runtime import cc
+
+    for remembered in (key.sources_hash, key.tool_versions, cc._version):
+        remembered.cache_clear()
+    start, busy = time.perf_counter(), time.process_time()
+    kernel = tilelang.compile(func, target=target)
+    end, used = time.perf_counter(), time.process_time()
+    assert not kernel.artifact.timings
+    return {"hit": 1e3 * (end - start), "hit cpu": 1e3 * (used - busy)}
+
+
+def disk_hit_bare(target: str) -> dict[str, float]:
+    """A hit in a process that has imported nothing."""
+    found = first_use(target)
+    assert not found["lowered"]
+    return {"bare": found["ms"], "bare cpu": found["cpu"]}
+
+
 def call_overhead() -> dict[str, float]:
     """Microseconds per call with four checked torch tensors on the CPU; of a tvm-ffi function that
     does nothing with them, and of a torch call."""
@@ -264,7 +318,19 @@ def cpu_gemm(which: str) -> dict[str, float]:
 
 MEASUREMENTS: dict[str, Callable[..., dict[str, float]]] = {
     f.__name__: f
-    for f in (cpu_gemm, lower_times, visits, cold_compile, par_compile, call_overhead, import_time)
+    for f in (
+        cpu_gemm,
+        lower_times,
+        visits,
+        cold_compile,
+        par_compile,
+        disk_hit,
+        first_use,
+        disk_hit_imported,
+        disk_hit_bare,
+        call_overhead,
+        import_time,
+    )
 }
 
 # ------------------------------------------------------------------------------ all of them
@@ -307,6 +373,10 @@ def bars() -> list[Bar]:
             f" {p['serial cpu']:.1f} s"
         )
         add(f"par_compile of 42 light kernels, {target}", p["together"], "s", 12, note=note)
+    for target in ("llvm", "c", CUDA[-1]):
+        h = repeated("disk_hit", target)
+        note = f"processor {h['hit cpu']:.0f} ms; with all imports {h['bare cpu']:.0f} ms"
+        add(f"disk-cache hit in a new process, {target}", h["hit"], "ms", 30, note=note)
     c = repeated("call_overhead")
     note = f"tvm-ffi no-op {c['nothing']:.2f} us, torch.add(a, b, out=c) {c['torch']:.2f} us"
     add("call with 4 checked tensors, tvm_ffi on CPU", c["ours"], "us", 1.0, note=note)

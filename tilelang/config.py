@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import shlex
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -469,6 +470,14 @@ def _env_pass_diff(text: str) -> str:
     raise ValueError("terminal, html or both")
 
 
+def _env_size(text: str) -> int | None:
+    """Bytes, perhaps with a unit; None for no limit."""
+    found = re.fullmatch(r"([0-9]+)([KMGT]?)(i?B)?", text, re.IGNORECASE)
+    if found is None:
+        raise ValueError("a size such as 500M or 4G (0: no limit)")
+    return int(found[1]) << 10 * " KMGT".index(found[2].upper() or " ") or None
+
+
 class _Variable(Generic[T]):
     """An environment variable as an attribute of `Env`, named as it is in the environment.
 
@@ -594,6 +603,11 @@ class Env:
     )
     # caches and files
     TILELANG_CACHE_DIR = _Variable(_path, _default_cache_dir, "Where compiled kernels are kept.")
+    TILELANG_CACHE_SIZE = _Variable(
+        _env_size,
+        4 << 30,
+        "How much kernels may take: 500M, 4G, 0 for no limit. What was not used for longest goes.",
+    )
     TILELANG_TMP_DIR = _Variable(_path, _default_tmp_dir, "Where compilers put their files.")
     TILELANG_DISABLE_CACHE = _Variable(_env_switch, False, "Compile everything anew.")
     TILELANG_CLEANUP_TEMP_FILES = _Variable(

@@ -24,6 +24,11 @@ def test_a_measurement(program: Any) -> None:
     assert 0 < found["seconds"] < 60
 
 
+def test_a_hit_in_a_new_process_lowers_nothing(program: Any) -> None:
+    found = program("cpu").fresh("disk_hit", "llvm")  # asserts it
+    assert 0 < found["hit cpu"] < found["bare cpu"]
+
+
 def test_a_measurement_that_fails_says_why(program: Any) -> None:
     with pytest.raises(RuntimeError, match="target 'abacus' is not supported"):
         program("cpu").fresh("cold_compile", "abacus")

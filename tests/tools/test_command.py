@@ -69,17 +69,78 @@ def test_time_and_cache(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert "main for llvm" in out
     assert "flatten_buffers" in out
     assert main(["cache", "ls"]) == 0
-    assert capsys.readouterr().out == ""  # a timed run leaves nothing behind
+    assert capsys.readouterr().out.startswith("0 bytes in ")  # a timed run leaves nothing behind
 
 
 def test_cache_entries(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     exec(compile_program(tmp_path), {"__name__": "program"})
     assert main(["cache", "ls"]) == 0
-    assert "main for llvm" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "main for llvm" in out
+    assert "at most 4,294,967,296: TILELANG_CACHE_SIZE" in out
     assert main(["cache", "clear"]) == 0
     assert capsys.readouterr().out == "removed 1 kernels\n"
     assert main(["cache", "ls"]) == 0
-    assert capsys.readouterr().out == ""
+    assert capsys.readouterr().out.startswith("0 bytes in ")
+
+
+def explained(capsys: pytest.CaptureFixture[str], *keys: str) -> str:
+    assert main(["cache", "explain", *keys]) == 0
+    return capsys.readouterr().out
+
+
+def test_cache_explain(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tilelang.cache import clear_memory
+    from tilelang.cache.store import cache_root
+    from tilelang.tools import disk
+
+    clear_memory()
+    exec(compile_program(tmp_path), {"__name__": "program"})
+    (entry,) = (cache_root() / "kernels").iterdir()
+    text = explained(capsys, entry.name[:8])
+    assert "main for llvm" in text
+    assert "found by a compilation of this program" in text
+    assert "execution backend: tvm_ffi" in text
+    assert "def main(" in text
+    with monkeypatch.context() as patch:
+        patch.setattr(disk, "sources_hash", lambda: "others")
+        shown = explained(capsys, entry.name)
+        assert "never found again: tilelang's own sources have changed" in shown
+    with monkeypatch.context() as patch:
+        patch.setattr(disk, "tool_versions", lambda target: "another compiler")
+        assert "the tools are others now: another compiler" in explained(capsys, entry.name)
+    (entry / "key.json").write_text("{}")
+    assert "damaged: it will be compiled again" in explained(capsys, entry.name)
+
+
+def test_cache_explains_what_tells_two_apart(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from tilelang.cache import clear_memory
+    from tilelang.cache.store import cache_root
+
+    clear_memory()
+    exec(compile_program(tmp_path), {"__name__": "program"})
+    text = PROGRAM.replace("* 2", "* 3").replace("== 2", "== 3")
+    path = tmp_path / "other.py"
+    path.write_text(text)
+    exec(compile(text, str(path), "exec"), {"__name__": "program"})
+    keys = [p.name for p in (cache_root() / "kernels").iterdir()]
+    shown = explained(capsys, *keys)
+    assert "program differs:" in shown
+    assert "options differs" not in shown
+    (cache_root() / "kernels" / keys[0] / "key.json").write_text("{")
+    assert f"damaged: {keys[0][:12]}" in explained(capsys, *keys)
+
+
+def test_cache_explain_needs_a_key(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in (["explain"], ["explain", "a", "b", "c"], ["ls", "a"]):
+        assert main(["cache", *arguments]) == 1
+        assert "explain KEY [KEY]" in capsys.readouterr().err
+    assert main(["cache", "explain", "nothing"]) == 1
+    assert "0 kernels have a key that begins with 'nothing'" in capsys.readouterr().err
 
 
 def compile_program(folder: Path) -> object:

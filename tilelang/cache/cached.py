@@ -17,7 +17,7 @@ from tilelang.engine import is_observed
 from tilelang.ir import PrimFunc
 from tilelang.target import Target
 
-from .key import cache_key
+from .key import hashed, key_parts
 from .store import clear_disk, load_artifact, save_artifact
 from .switch import is_cache_enabled
 
@@ -53,9 +53,12 @@ def cached(
             _flag_list(compile_flags), options=options, artifact=artifact,
         )  # fmt: skip
 
-    key = cache_key(func, out_idx, execution_backend, target, target_host, options)
-    if key is None or is_observed() or not is_cache_enabled():
+    if is_observed() or not is_cache_enabled():
         return _compiled(make, func.name)
+    parts = key_parts(func, out_idx, execution_backend, target, target_host, options)
+    if parts is None:
+        return _compiled(make, func.name)
+    key = hashed(parts)
     with _guard:
         lock = _locks.setdefault(key, threading.Lock())
     with lock:
@@ -67,7 +70,7 @@ def cached(
                 kernel = make(artifact)
             else:
                 kernel = _compiled(make, func.name)
-                save_artifact(key, kernel.artifact, str(target))
+                save_artifact(key, kernel.artifact, str(target), parts)
             _memory[key] = kernel
         else:
             _diagnose("memory", func.name, key)

@@ -26,10 +26,11 @@ from tilelang.ir.printer import Printer
 from tilelang.target import Target
 from tilelang.utils import installed_version
 
-__all__ = ["cache_key", "sources_hash"]
+__all__ = ["KeyParts", "cache_key", "hashed", "key_parts", "sources_hash"]
 
 # Raise it when the files of an entry change their meaning.
-FORMAT = 1
+FORMAT = 2
+KeyParts = dict[str, str]
 _PACKAGE = Path(__file__).parents[1]
 _SUFFIXES = (".py", ".cuh", ".h", ".cc", ".c")
 
@@ -42,20 +43,44 @@ def cache_key(
     target_host: Target,
     options: Options,
 ) -> str | None:
-    """The key; None if the kernel must not be cached: a hook edits its source, or it depends on an
-    object whose content is unknown."""
+    """The key; None if the kernel must not be cached."""
+    parts = key_parts(func, out_idx, execution_backend, target, target_host, options)
+    return None if parts is None else hashed(parts)
+
+
+def key_parts(
+    func: PrimFunc,
+    out_idx: Sequence[int],
+    execution_backend: str,
+    target: Target,
+    target_host: Target,
+    options: Options,
+) -> KeyParts | None:
+    """What the key is made of, by name; None if the kernel must not be cached: a hook edits its
+    source, or it depends on an object whose content is unknown."""
     printer = Printer()
     text = printer.func(func)
     opaque = [_content(v) for v in printer.opaque]
     if postproc_key(target) is None or None in opaque:
         return None
-    parts = [
-        f"format {FORMAT}", text, *map(str, opaque), repr(list(out_idx)),
-        execution_backend,
-        target.key_text(), target_host.key_text(), options.key_text(), _versions(target),
-        sources_hash(),
-    ]  # fmt: skip
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+    return {
+        "format": str(FORMAT),
+        "program": text,
+        "tables": "\n".join(map(str, opaque)),
+        "outputs": repr(list(out_idx)),
+        "execution backend": execution_backend,
+        "target": target.key_text(),
+        "target host": target_host.key_text(),
+        "options": options.key_text(),
+        "tools": tool_versions(target),
+        "sources of tilelang": sources_hash(),
+    }
+
+
+def hashed(parts: KeyParts) -> str:
+    """The key that these parts make."""
+    text = "\0".join(f"{name}\1{value}" for name, value in parts.items())
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _content(value: Any) -> str | None:
@@ -68,7 +93,7 @@ def _content(value: Any) -> str | None:
 
 
 @functools.cache
-def _versions(target: Target) -> str:
+def tool_versions(target: Target) -> str:
     """Tools and ABI."""
     abi = installed_version("apache-tvm-ffi") or "none"
     return "\n".join(

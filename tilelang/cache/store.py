@@ -6,13 +6,15 @@ In: a key and an artifact. Out: a directory of plain files, or the artifact read
     $TILELANG_CACHE_DIR/<version>/<platform>/kernels/<key>/
         manifest.json        name, length and sha256 of every other file, and what they are
         params.json          parameters, the call as data, notes
+        key.json             what the key is the hash of, by name
         device_kernel.*      source of the kernels; .cubin, .o or .so where they have a binary of
                              their own
         host_kernel.*        source of the packed entry, and its binary
 
 The directory is ours alone (0700, owner checked). An entry is written elsewhere and renamed, so it
-is whole or absent. Nothing in it is executed by reading it; a file whose hash is wrong makes the
-entry worthless, and the kernel is compiled again. A disk that is full or read-only costs only time.
+is whole or absent; it is renamed again before it is removed. Nothing in it is executed by reading
+it; a file whose hash is wrong makes the entry worthless, and the kernel is compiled again. A disk
+that is full or read-only costs only time.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ import shutil
 import stat
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +38,10 @@ from tilelang.errors import CacheError
 from tilelang.runtime.launch import CallSpec
 from tilelang.target import Target
 
+from .room import MANIFEST, STAGING, keep_limit, mark_used, remove_entry
+
 __all__ = [
+    "KEY",
     "cache_root",
     "clear_disk",
     "kernel_folder",
@@ -48,8 +54,8 @@ __all__ = [
 logger = logging.getLogger("tilelang")
 _SOURCE_SUFFIX = {"cuda": ".cu", "cuda-sim": ".cu", "llvm": ".ll", "c": ".c"}
 _BINARY_SUFFIX = {"cuda": ".cubin", "cuda-sim": ".so", "llvm": ".o", "c": ".so"}
-_MANIFEST = "manifest.json"
 _PARAMS = "params.json"
+KEY = "key.json"
 
 
 def cache_root() -> Path:
@@ -116,31 +122,37 @@ def _write_whole(path: Path, content: bytes) -> None:
 def clear_disk() -> int:
     """Removes the kernels of this version and platform; how many there were."""
     root = cache_root() / "kernels"
-    folders = [p for p in root.iterdir() if p.is_dir()] if root.is_dir() else []
-    for folder in folders:
-        shutil.rmtree(folder)
-    return len(folders)
+    return sum(remove_entry(p) for p in root.iterdir() if p.is_dir()) if root.is_dir() else 0
 
 
 # ------------------------------------------------------------------------------------ writing
 
 
-def save_artifact(key: str, artifact: CompiledArtifact, target: str) -> bool:
-    """Stores an artifact; False (and a note in the log) if the disk does not let us."""
+def save_artifact(
+    key: str, artifact: CompiledArtifact, target: str, parts: Mapping[str, str]
+) -> bool:
+    """Stores an artifact; False if it is larger than the whole cache may be or (with a note in the
+    log) if the disk does not let us."""
+    files = {**_files_of(artifact), KEY: json.dumps(parts, indent=1).encode()}
+    size, limit = sum(map(len, files.values())), env.TILELANG_CACHE_SIZE
+    if limit is not None and size > limit:
+        return False
     try:
         root = _private(cache_root())
-        kernels, staging = root / "kernels", root / ".staging"
+        kernels, staging = root / "kernels", root / STAGING
         for folder in (kernels, staging):
             folder.mkdir(mode=0o700, exist_ok=True)
         place = Path(tempfile.mkdtemp(dir=staging))
         try:
-            _write_entry(place, artifact, target)
+            _write_entry(place, files, artifact, target)
             _publish(place, kernels / key)
         finally:
             shutil.rmtree(place, ignore_errors=True)
     except (OSError, CacheError) as error:
         logger.warning("the kernel is not cached: %s", error)
         return False
+    if limit is not None:
+        keep_limit(env.TILELANG_CACHE_DIR, size, limit)
     return True
 
 
@@ -151,12 +163,13 @@ def _publish(place: Path, entry: Path) -> None:
         os.rename(place, entry)
     except OSError:
         if _read_entry(entry) is None:
-            shutil.rmtree(entry, ignore_errors=True)
+            remove_entry(entry)
             os.rename(place, entry)
 
 
-def _write_entry(place: Path, artifact: CompiledArtifact, target: str) -> None:
-    files = _files_of(artifact)
+def _write_entry(
+    place: Path, files: Mapping[str, bytes], artifact: CompiledArtifact, target: str
+) -> None:
     for name, content in files.items():
         (place / name).write_bytes(content)
     rows = {
@@ -165,7 +178,7 @@ def _write_entry(place: Path, artifact: CompiledArtifact, target: str) -> None:
     }
     name = artifact.call.name if artifact.call else ""
     manifest = {"kernel": name, "target": target, "files": rows}
-    (place / _MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+    (place / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
 
 
 def _files_of(artifact: CompiledArtifact) -> dict[str, bytes]:
@@ -201,18 +214,21 @@ def load_artifact(key: str, target: Target, target_host: Target) -> CompiledArti
     files = _read_entry(entry)
     if files is not None:
         try:
-            return _artifact_of(files, target, target_host)
+            artifact = _artifact_of(files, target, target_host)
+            mark_used(entry)
+            return artifact
         except (KeyError, TypeError, ValueError) as error:
             logger.debug("cache entry %s: %r", entry, error)
-    logger.warning("the cache entry %s is damaged; the kernel is compiled again", entry)
-    shutil.rmtree(entry, ignore_errors=True)
+    if entry.is_dir():  # else another process has just removed it
+        logger.warning("the cache entry %s is damaged; the kernel is compiled again", entry)
+        remove_entry(entry)
     return None
 
 
 def _read_entry(entry: Path) -> dict[str, bytes] | None:
     """All files of an entry, if all are there and as they were written."""
     try:
-        rows = json.loads((entry / _MANIFEST).read_text(encoding="utf-8"))["files"]
+        rows = json.loads((entry / MANIFEST).read_text(encoding="utf-8"))["files"]
         files = {}
         for name, row in rows.items():
             content = (entry / Path(name).name).read_bytes()

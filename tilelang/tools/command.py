@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tilelang.errors import TileError
+from tilelang.errors import OptionError, TileError
 
 __all__ = ["main"]
 
@@ -41,8 +41,11 @@ def _parser() -> argparse.ArgumentParser:
     time.add_argument("file", type=Path, help="a Python program; it is run as a script")
     time.add_argument("rest", nargs=argparse.REMAINDER, help="its arguments")
     _add_simulate(add("simulate", _simulate, "A program with its CUDA kernels on a simulated GPU."))
-    cache = add("cache", _cache, "List or remove the kernels on disk.")
-    cache.add_argument("action", choices=("ls", "clear"))
+    cache = add("cache", _cache, "List, explain or remove the kernels on disk.")
+    cache.add_argument("action", choices=("ls", "explain", "clear"))
+    cache.add_argument(
+        "keys", nargs="*", help="explain: the beginning of a key, or of two to compare"
+    )
     docs = add("docs", _docs, "Write the generated tables of the documentation.")
     docs.add_argument("folder", nargs="?", type=Path, default=Path("docs/generated"))
     docs.add_argument("--check", action="store_true", help="only say whether they are current")
@@ -94,12 +97,19 @@ def _time(args: argparse.Namespace) -> int:
 
 
 def _cache(args: argparse.Namespace) -> int:
-    from .disk import clear_disk, entries
+    from .disk import clear_disk, entries, explain
 
+    if (args.action == "explain") != (len(args.keys) in (1, 2)):
+        raise OptionError(
+            f"cache {args.action} takes {'one or two keys' if args.action == 'explain' else 'none'}"
+            f", got {len(args.keys)}",
+            code="TL0516",
+            help="python -m tilelang cache explain KEY [KEY]",
+        )
     if args.action == "clear":
         print(f"removed {clear_disk()} kernels")
         return 0
-    for line in entries():
+    for line in explain(args.keys) if args.action == "explain" else entries():
         print(line)
     return 0
 
