@@ -13,7 +13,7 @@ import functools
 import sys
 from typing import Any, NamedTuple
 
-from tilelang.errors import ArgumentTypeError
+from tilelang.errors import ArgumentTypeError, ArgumentValueError
 from tilelang.ir import DType
 
 __all__ = ["CPU", "CUDA", "View", "allocate", "as_ffi_tensor", "is_numpy", "is_torch", "view_of"]
@@ -35,13 +35,20 @@ class View(NamedTuple):
 
 
 def is_torch(x: object) -> bool:
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(x, torch.Tensor)
+    return _isinstance(x, "torch", "Tensor")
 
 
 def is_numpy(x: object) -> bool:
-    numpy = sys.modules.get("numpy")
-    return numpy is not None and isinstance(x, numpy.ndarray)
+    return _isinstance(x, "numpy", "ndarray")
+
+
+def _isinstance(x: object, module: str, name: str) -> bool:
+    """Of a class whose module the program may not have imported (or is importing just now)."""
+    found = getattr(sys.modules.get(module), name, None)
+    try:
+        return found is not None and isinstance(x, found)
+    except ReferenceError:  # a proxy of something that is gone
+        return False
 
 
 def view_of(x: Any) -> View | None:
@@ -50,6 +57,8 @@ def view_of(x: Any) -> View | None:
     if is_torch(x):
         if x.layout is not sys.modules["torch"].strided:
             raise _unusable(f"dense memory, got layout {x.layout}", "pass x.to_dense()")
+        if x.device.type == "meta" or type(x).__name__ == "FakeTensor":
+            raise ArgumentValueError("a meta or fake tensor has no data", code="TL0919")
         device = (_DEVICES.get(x.device.type, -1), x.device.index or 0)
         dtype = _torch_name(x.dtype)
         return View(x.data_ptr(), tuple(x.shape), tuple(x.stride()), dtype, device, x)
@@ -67,7 +76,7 @@ def view_of(x: Any) -> View | None:
             text = f"strides of whole elements ({size} bytes), got {x.strides} bytes"
             raise _unusable(text, "pass numpy.ascontiguousarray(x)")
         return View(x.ctypes.data, x.shape, strides, x.dtype.name, (CPU, 0), x)
-    if hasattr(x, "__dlpack__"):
+    if hasattr(x, "__dlpack__") and not isinstance(x, type):
         return _view_of_capsule(x)
     return None
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
+from weakref import CallableProxyType, ProxyType
 
 from tilelang.errors import ArgumentTypeError, ArgumentValueError, InternalError, LanguageError
 from tilelang.ir import (
@@ -60,7 +61,7 @@ from tilelang.ir import (
 from tilelang.ir.intrinsics import TABLE
 
 from .cuda_driver import missing_device
-from .dlpack import CPU, CUDA, View, view_of
+from .dlpack import CPU, CUDA, View, is_numpy, view_of
 
 __all__ = [
     "CODES", "Bound", "CallSpec", "KernelSpec", "MapSpec", "ParamSpec", "Size", "alike",
@@ -229,11 +230,7 @@ class CallSpec:
             if p.kind == "scalar":
                 symbols[p.symbol] = inputs[at]
         for symbol, (_, at, kind, d) in self.symbol_sources.items():
-            x = inputs[at]
-            sizes = getattr(x, "shape", ())
-            if kind == "stride":
-                view = view_of(x)
-                sizes = view.strides if view else ()
+            sizes = _sizes(inputs[at], kind)
             if d >= len(sizes):
                 self.bind(inputs, partial=True)  # says what is wrong
             symbols[symbol] = sizes[d]
@@ -264,6 +261,7 @@ class CallSpec:
             p = self.params[index]
             if p.kind == "tensor":
                 bound.views[index] = self._tensor(p, x, trusted)
+                self.check_writable(index, x)
             else:
                 bound.symbols[p.symbol] = self.number(p, x)
         order = [i for i in indices if i in bound.views and i not in self.outputs]
@@ -282,12 +280,26 @@ class CallSpec:
     def _where(self, p: ParamSpec) -> str:
         return f"kernel {self.name}: parameter {p.name}"
 
+    def check_writable(self, index: int, x: Any) -> None:
+        """Refuses an array that may not be written as a parameter that is."""
+        if index in self.written and is_numpy(x) and not x.flags.writeable:
+            raise ArgumentValueError(
+                f"{self._where(self.params[index])} is written by the kernel, but the array is"
+                " read-only",
+                code="TL0918",
+                help="pass a copy: x.copy()",
+            )
+
     def _tensor(self, p: ParamSpec, x: Any, trusted: bool) -> View:
         try:
             view = view_of(x)
-        except ArgumentTypeError as error:
+        except (ArgumentTypeError, ArgumentValueError) as error:
             text = f"{self._where(p)}: {error.message}"
-            raise ArgumentTypeError(text, code=error.code, help=error.help) from None
+            raise type(error)(text, code=error.code, help=error.help) from None
+        except Exception as error:  # an object of any class may raise anything
+            why = "" if _is_dead(x) else f" that gives no memory: {error}"
+            text = f"{self._where(p)}: expected a tensor, got {_kind_name(x)}{why}"
+            raise ArgumentTypeError(text, code=CODES["kind"]) from error
         if view is None:
             text = f"{self._where(p)}: expected a tensor, got {_kind_name(x)}"
             raise ArgumentTypeError(text, code=CODES["kind"])
@@ -447,9 +459,30 @@ def _index(x: Any) -> int | None:
         return int(x) if is_bool else None  # numpy's bool lacks it
 
 
+def _sizes(x: Any, kind: str) -> tuple[int, ...]:
+    """Shape or strides of an argument that may be anything."""
+    try:
+        if kind == "stride":
+            view = view_of(x)
+            return view.strides if view else ()
+        return tuple(x.shape)
+    except Exception:  # an object of any class may raise anything
+        return ()
+
+
 def _kind_name(x: object) -> str:
     names = {type(None): "None", int: "int", float: "float", bool: "bool", str: "a string"}
+    dead = "a weak reference to an object that is gone"
+    names |= {ProxyType: dead, CallableProxyType: dead} if _is_dead(x) else {}
     return names.get(type(x), f"an object of type {type(x).__name__}")
+
+
+def _is_dead(x: object) -> bool:
+    try:
+        x.__class__  # noqa: B018 - of what a proxy refers to
+    except ReferenceError:
+        return True
+    return False
 
 
 _ALIKE = (

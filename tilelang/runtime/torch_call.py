@@ -5,15 +5,18 @@ In: a `CallSpec` and the kernels as ctypes functions. Out: a function of all par
 generated from the spec, so that a call is a few comparisons and one foreign call:
 
     def call(A, B, s):
-        if A.__class__ is Tensor and A.dtype is float32 and B.__class__ is Tensor and ...:
-            (d0, d1) = A.shape
-            if d1 == 64 and A.is_contiguous() and A.is_cpu and B.shape == (d0, 64) and ...:
-                n = d0 * 1 * 1
-                if n > 0 and kernel0(A.data_ptr(), B.data_ptr(), s, 0, n): return slow(A, B, s)
-                return
+        try:
+            if A.__class__ is Tensor and A.dtype is float32 and B.__class__ is Tensor and ...:
+                (d0, d1) = A.shape
+                if d1 == 64 and A.is_contiguous() and A.is_cpu and (a := A.data_ptr()) and ...:
+                    n = d0 * 1 * 1
+                    if n > 0 and kernel0(a, b, s, 0, n): return slow(A, B, s)
+                    return
+        except ReferenceError: pass
         return slow(A, B, s)
 
-What the comparisons do not let through goes to `slow`, which does it or says what is wrong.
+What the comparisons do not let through (empty tensors, too, whose address may be NULL) goes to
+`slow`, which does it or says what is wrong.
 """
 
 from __future__ import annotations
@@ -59,12 +62,12 @@ def torch_outputs(
     arguments than torch tensors it is `slow`. `run` takes all parameters and checks them:
 
         def call(i0, i1):
-            if i0.__class__ is Tensor:
-                try: o0 = empty(i0.shape[0], 64, dtype=dtype0, device=i0.device)
-                except (AttributeError, IndexError): return slow(i0, i1)
-                run(i0, i1, o0)
-                return o0
-            return slow(i0, i1)
+            try:
+                if i0.__class__ is not Tensor: return slow(i0, i1)
+                o0 = empty(i0.shape[0], 64, dtype=dtype0, device=i0.device)
+            except Exception: return slow(i0, i1)  # of an object of any class
+            run(i0, i1, o0)
+            return o0
     """
     import torch  # the caller has seen a torch tensor
 
@@ -102,13 +105,14 @@ def _output_lines(spec: CallSpec, names: dict[str, Any]) -> list[str]:
     results = ", ".join(f"o{n}" for n in range(len(spec.outputs)))
     return [
         f"def call({args}):",
-        f"  if i{spec.first_tensor}.__class__ is Tensor:",
-        "    try:",
+        "  try:",
+        f"    made = i{spec.first_tensor}.__class__ is Tensor",
+        "    if made:",
         *(f"      {m}" for m in makes),
-        f"    except (AttributeError, IndexError, RuntimeError, TypeError): return slow({args})",
-        f"    run({', '.join(everything[i] for i in range(len(spec.params)))})",
-        f"    return {results if len(makes) == 1 else f'[{results}]'}",
-        f"  return slow({args})",
+        "  except Exception: made = False",
+        f"  if not made: return slow({args})",
+        f"  run({', '.join(everything[i] for i in range(len(spec.params)))})",
+        f"  return {results if len(makes) == 1 else f'[{results}]'}",
     ]
 
 
@@ -132,11 +136,13 @@ class _Writer:
         run = [line for n in range(len(spec.kernels)) for line in self.launch(n, params)]
         return [
             f"def call({params}):",
-            f"  if {' and '.join(kinds) or 'True'}:",
-            *(f"    {u}" for u in self.unpacked),
-            f"    if {' and '.join(shapes) or 'True'}:",
-            *(f"      {r}" for r in run),
-            "      return",
+            "  try:",
+            f"    if {' and '.join(kinds) or 'True'}:",
+            *(f"      {u}" for u in self.unpacked),
+            f"      if {' and '.join(shapes) or 'True'}:",
+            *(f"        {r}" for r in run),
+            "        return",
+            "  except ReferenceError: pass",  # a proxy of a tensor that is gone
             f"  return slow({params})",
         ]
 
@@ -161,7 +167,7 @@ class _Writer:
 
     def shape(self, i: int, p: ParamSpec) -> str:
         """Extents, contiguity, device; the first tensor with a new symbol binds it."""
-        tests = [f"p{i}.is_contiguous()", f"p{i}.is_cpu"]
+        tests = [f"p{i}.is_contiguous()", f"p{i}.is_cpu", f"(a{i} := p{i}.data_ptr())"]
         fresh = [s for s in p.shape if isinstance(s, str) and s not in self.symbols]
         if fresh:
             held = [f"x{i}_{d}" for d in range(len(p.shape))]
@@ -180,7 +186,7 @@ class _Writer:
     def launch(self, n: int, params: str) -> list[str]:
         kernel = self.spec.kernels[n]
         args = [
-            f"p{which}.data_ptr()" if kind == "param" else self.symbols[which]
+            f"a{which}" if kind == "param" else self.symbols[which]
             for kind, which, *_ in kernel.args
         ]
         count = " * ".join(f"max({self.size(g)}, 0)" for g in kernel.grid if g != 1) or "1"

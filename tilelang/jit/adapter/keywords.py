@@ -34,7 +34,6 @@ def given(args: Sequence[Any]) -> tuple[Any, ...]:
 def with_parameters(
     spec: CallSpec,
     native: Callable[..., Any],
-    foreign: tuple[type[Exception], ...],
     retry: Callable[[Exception, tuple[Any, ...]], Any],
     numpy_first: tuple[int, type, Callable[..., Any]] | None = None,
 ) -> Callable[..., Any] | None:
@@ -55,17 +54,20 @@ def with_parameters(
         f"  if _named: return _call(*_ordered(({args},), _rest, _named))",
     ]
     if numpy_first is not None:
+        first = parameters[numpy_first[0]]
         lines += [
-            f"  if {parameters[numpy_first[0]]}.__class__ is _array:",
+            f"  try: _is_array = {first}.__class__ is _array",
+            f"  except ReferenceError as _error: return _retry(_error, ({args}, *_rest))",
+            "  if _is_array:",
             f"    if {parameters[-1]} is _nothing: return _other(*_given(({args},)))",
             f"    return _other({args}, *_rest)",
         ]
     lines += [
         "  if _rest:",
         f"    try: return _native({args}, *_rest)",
-        f"    except _foreign as _error: return _retry(_error, ({args}, *_rest))",
+        f"    except Exception as _error: return _retry(_error, ({args}, *_rest))",
         f"  try: return _native({args})",
-        f"  except _foreign as _error: return _retry(_error, ({args},))",
+        f"  except Exception as _error: return _retry(_error, ({args},))",
     ]
 
     def ordered(
@@ -78,8 +80,8 @@ def with_parameters(
         return by_position(spec, (), {p: v for p, v in known if v is not _NOTHING} | named)
 
     names: dict[str, Any] = {
-        "_nothing": _NOTHING, "_given": given, "_native": native, "_foreign": foreign,
-        "_retry": retry, "_ordered": ordered,
+        "_nothing": _NOTHING, "_given": given, "_native": native, "_retry": retry,
+        "_ordered": ordered,
     }  # fmt: skip
     if numpy_first is not None:
         _, names["_array"], names["_other"] = numpy_first

@@ -3,7 +3,7 @@
 
 In: an artifact. Out: `torch.ops.tilelang.<name>`, with a schema that says what is written, a fake
 implementation for tracing, and `register_autograd`. It works under `torch.compile(fullgraph=True)`
-and in CUDA graphs. numpy arrays are lent to torch."""
+and in CUDA graphs. A call with numpy arrays is launched without the operator."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tilelang.errors import ToolchainError
+from tilelang.errors import TileError, ToolchainError
 from tilelang.ir import DType
 from tilelang.runtime.dlpack import is_numpy
 from tilelang.runtime.launch import CallSpec, ParamSpec, Size
@@ -22,7 +22,7 @@ from tilelang.runtime.named import by_position
 from tilelang.runtime.python_launch import CudaDevice, PythonLauncher
 from tilelang.runtime.torch_call import torch_outputs
 
-from .base import BaseKernelAdapter
+from .base import BaseKernelAdapter, with_outputs
 from .native import native_function, native_module
 
 __all__ = ["TorchKernelAdapter"]
@@ -52,6 +52,8 @@ class TorchKernelAdapter(BaseKernelAdapter):
         self.op: Any = _register(torch, self.spec, self.launch, self.device_kernel_source)
         op, spec, launch = self.op, self.spec, self.launch
         num_params, has_outputs = len(spec.params), bool(spec.outputs)
+        # Arrays, and what the checks refuse, need no operator.
+        of_numpy = with_outputs(spec, launch, self.target.is_cuda)
         is_compiling = torch.compiler.is_compiling
 
         def call(*args: Any, **named: Any) -> Any:
@@ -61,13 +63,18 @@ class TorchKernelAdapter(BaseKernelAdapter):
                 result = op(*args)
                 return list(result) if isinstance(result, tuple) else result
             if any(map(is_numpy, args)):
-                return _with_numpy(torch, call, args)
+                return of_numpy(*args)
             if has_outputs and len(args) == num_params:
                 launch(*args)
                 return None
             if len(args) != len(spec.inputs):
                 spec.bind(args, partial=True)  # says how many are expected
-            result = op(*args)
+            try:
+                result = op(*args)
+            except TileError:
+                raise
+            except Exception:  # the dispatcher takes no other classes than those of its schema
+                return of_numpy(*args)
             return list(result) if isinstance(result, tuple) else result
 
         return call
@@ -205,11 +212,3 @@ def _fake(torch: Any, spec: CallSpec) -> Callable[..., Any]:
         return made[0] if len(made) == 1 else tuple(made) if made else None
 
     return fake
-
-
-def _with_numpy(torch: Any, call: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-    """Lends the arrays to torch, and gives arrays back."""
-    result = call(*(torch.from_numpy(x) if is_numpy(x) else x for x in args))
-    if isinstance(result, list):
-        return [x.numpy() for x in result]
-    return None if result is None else result.numpy()

@@ -9,7 +9,7 @@ callers, several outputs, arrays that numpy does not export.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilelang.codegen.host_cuda import STATE, state_name
@@ -28,6 +28,8 @@ from .keywords import given, with_parameters
 
 __all__ = ["TVMFFIKernelAdapter"]
 
+# Only Python knows whether there is a device, the digits of a long integer, and the names of types.
+_EXPLAINED_BY_PYTHON = (CODES["device"], CODES["scalar"], CODES["kind"], CODES["null"])
 _NO_ALLOCATOR = "allocator is nullptr"  # tvm-ffi's own words
 
 
@@ -110,7 +112,6 @@ def _guarded(
     for_numpy: what to call when the first tensor is a numpy array. There is one layer of Python
     here, and it does next to nothing: each costs a tenth of the call.
     """
-    foreign = (BufferError, RuntimeError, TypeError, ValueError)
     retry = _retrier(native, spec, device_type)
     if for_numpy is None:
 
@@ -119,10 +120,10 @@ def _guarded(
                 args = by_position(spec, args, named)
             try:
                 return native(*args)
-            except foreign as error:
+            except Exception as error:  # of any framework, or of an object that is no tensor
                 return retry(error, args)
 
-        return with_parameters(spec, native, foreign, retry) or call
+        return with_parameters(spec, native, retry) or call
 
     import numpy
 
@@ -140,46 +141,40 @@ def _guarded(
             return other(*args)
         try:
             return native(*args)
-        except foreign as error:
+        except Exception as error:
             return retry_either(error, args)
 
-    return (
-        with_parameters(spec, native, foreign, retry_either, (first, ndarray, other)) or call_either
-    )
+    return with_parameters(spec, native, retry_either, (first, ndarray, other)) or call_either
 
 
 def _retrier(
     native: Any, spec: CallSpec, device_type: int
 ) -> Callable[[Exception, tuple[Any, ...]], Any]:
     """What a call does that raised an error: again with other arguments, or a better error."""
-    written = {at for at, index in enumerate(spec.inputs) if index in spec.written}
-    everything = set(spec.written)
 
     def retry(error: Exception, args: tuple[Any, ...]) -> Any:
         passed = given(args)
         if len(passed) < len(args):
             return native(*passed)  # says how many there should be
         if isinstance(error, TileError):
-            # Only Python knows whether there is a device, and the digits of a long integer.
-            if error.code not in (CODES["device"], CODES["scalar"]):
+            if error.code not in _EXPLAINED_BY_PYTHON:
                 raise error
             better = _explained(error, args, spec, device_type)
             if better is not error:
                 raise better from None
             return native(*_numbers(args, spec))
-        writes = everything if len(args) == len(spec.params) else written
         try:
-            again = _exportable(args, spec, writes)
+            again = _exportable(args, spec)
         except (ArgumentTypeError, TypeError):  # the checks below name the parameter
             again = None
         if again is None:
             raise _explained(error, args, spec, device_type) from error
-        return native(*again)
+        return native(*_numbers(again, spec))
 
     return retry
 
 
-def _numbers(args: tuple[Any, ...], spec: CallSpec) -> list[Any]:
+def _numbers(args: Sequence[Any], spec: CallSpec) -> list[Any]:
     """The arguments with scalars as Python's own: native code knows neither those of other packages
     nor integers of more than 64 bits."""
     indices = range(len(spec.params)) if len(args) == len(spec.params) else spec.inputs
@@ -189,20 +184,14 @@ def _numbers(args: tuple[Any, ...], spec: CallSpec) -> list[Any]:
     ]
 
 
-def _exportable(args: tuple[Any, ...], spec: CallSpec, writes: set[int]) -> list[Any] | None:
+def _exportable(args: Sequence[Any], spec: CallSpec) -> list[Any] | None:
     """The arguments with arrays that numpy does not export wrapped by ourselves; None if none
     is."""
+    indices = range(len(spec.params)) if len(args) == len(spec.params) else spec.inputs
     out, changed = [], False
-    for at, x in enumerate(args):
+    for index, x in zip(indices, args, strict=True):
         if is_numpy(x) and (not x.flags.writeable or x.dtype.isbuiltin != 1):
-            if not x.flags.writeable and at in writes:
-                indices = range(len(spec.params)) if len(args) == len(spec.params) else spec.inputs
-                raise ArgumentValueError(
-                    f"kernel {spec.name}: parameter {spec.params[indices[at]].name} is written by"
-                    " the kernel, but the array is read-only",
-                    code="TL0918",
-                    help="pass a copy: x.copy()",
-                )
+            spec.check_writable(index, x)
             x, changed = as_ffi_tensor(x), True
         out.append(x)
     return out if changed else None
@@ -212,13 +201,6 @@ def _explained(
     error: Exception, args: tuple[Any, ...], spec: CallSpec, device_type: int
 ) -> Exception:
     """What our own checks say about these arguments, else the error itself."""
-    for x, index in zip(args, spec.inputs, strict=False):
-        where = f"kernel {spec.name}: parameter {spec.params[index].name}"
-        if getattr(getattr(x, "device", None), "type", "cpu") == "meta":
-            return ArgumentValueError(f"{where}: a meta tensor has no data", code="TL0919")
-        if is_numpy(x) and x.dtype.kind in "OUSmM":
-            text = f"{where}: expected dtype {spec.params[index].dtype}, got {x.dtype}"
-            return ArgumentTypeError(text, code=CODES["dtype"])
     try:
         spec.bind(args, device_type=device_type, partial=len(args) != len(spec.params))
     except TileError as better:
