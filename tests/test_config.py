@@ -282,8 +282,8 @@ def test_a_key_sets_an_option_that_there_is() -> None:
 def test_variables_without_an_effect_yet_warn_once(
     env: Env, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("TILELANG_CPU_THREADS", "2")
-    with pytest.warns(CompatWarning, match="TILELANG_CPU_THREADS .*one thread"):
+    monkeypatch.setenv("TILELANG_PASS_DIFF", "1")
+    with pytest.warns(CompatWarning, match="TILELANG_PASS_DIFF .*TILELANG_DUMP"):
         env.warn_ignored()
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -71,6 +71,7 @@ from .llvm.calls import CALLS
 from .llvm.memory import SMALL, STACK_LIMIT, STACK_LIMIT_SMALL
 from .llvm.types import pattern
 from .names import C_RESERVED, words
+from .work import Split, split
 from .wrapping import Wrapping
 
 if TYPE_CHECKING:
@@ -91,6 +92,12 @@ typedef unsigned int uint32_t;
 typedef __INT64_TYPE__ int64_t;
 typedef __UINT64_TYPE__ uint64_t;
 """
+# What `runtime.pool` fills in; null where nobody does.
+_POOL = """\
+typedef const char* (*tl_task)(void*, int64_t, int64_t);
+struct { const char* (**parallel)(tl_task, void*, int64_t, int64_t, int64_t, int64_t);
+  int64_t threads; } tl_pool;
+"""
 # Names that the generated file uses itself.
 _VECTOR_NAMES = frozenset(
     f"{k}{b}x{n}" for k in "fiu" for b in (8, 16, 32, 64) for n in range(2, 129)
@@ -100,7 +107,7 @@ _OWN_NAMES = _VECTOR_NAMES | words(
     block block_begin block_end next_block finish scratch scratch_memory arena_size error
     restrict printf fflush malloc free exp exp2 exp10 log log2 log10 log1p tanh sin cos
     tan sinh cosh asin acos atan erf pow atan2 int8_t uint8_t int16_t uint16_t int32_t
-    uint32_t int64_t uint64_t fiu
+    uint32_t int64_t uint64_t fiu tl_pool tl_task args own
     """
 )
 FENCE_LINES = 200
@@ -502,7 +509,11 @@ class CPrinter(CMemory):
     def _whole(self, name: str, params: list[str]) -> str:
         arena = align_up(self._arena, 64)
         total = arena + self._scratch
-        head = [f"const char* {name}({', '.join(params)}) {{", "  const char* error = 0;"]
+        parts = split(self._kernel)
+        entry = f"const char* {name}({', '.join(params)})"
+        if parts is not None:
+            entry = f"static __attribute__((noinline)) {entry.replace(name, f'{name}_blocks', 1)}"
+        head = [f"{entry} {{", "  const char* error = 0;"]
         tail = ["finish:;"]
         if total:
             self.module.declarations.setdefault("malloc", "extern void* malloc(__SIZE_TYPE__);")
@@ -517,4 +528,27 @@ class CPrinter(CMemory):
                 "  char* const scratch = (char*)(((uint64_t)scratch_memory + 63) & ~(uint64_t)63);",
             ]
             tail.append("  free(scratch_memory);")
-        return "\n".join([*head, *self.lines, *tail, "  return error;", "}", ""])
+        shared = [] if parts is None else self._shared(name, params, parts)
+        return "\n".join([*head, *self.lines, *tail, "  return error;", "}", *shared, ""])
+
+    def _shared(self, name: str, params: list[str], parts: Split) -> list[str]:
+        """The kernel's entry where threads may share its blocks (`runtime.pool`), and what a thread
+        calls."""
+        self.module.declarations.setdefault("tl_pool", _POOL)
+        own = [self.names.of(a) for a in self._kernel.args]
+        span = "block_begin, block_end"
+        return [
+            f"struct {name}_args {{ {' '.join(f'{p};' for p in params[:-2])} }};",
+            f"static const char* {name}_task(void* args, {', '.join(params[-2:])}) {{",
+            f"  struct {name}_args* const own = args;",
+            f"  return {name}_blocks({', '.join([*(f'own->{a}' for a in own), span])});",
+            "}",
+            f"const char* {name}({', '.join(params)}) {{",
+            f"  if (block_end - block_begin >= {parts.many} && tl_pool.parallel) {{",
+            f"    struct {name}_args args = {{{', '.join(own)}}};",
+            f"    return (*tl_pool.parallel)({name}_task, &args, {span}, {parts.least},"
+            " tl_pool.threads);",
+            "  }",
+            f"  return {name}_blocks({', '.join([*own, span])});",
+            "}",
+        ]

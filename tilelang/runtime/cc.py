@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING
 from tilelang.config import env
 from tilelang.errors import ToolchainError
 
+from .pool import STATE, attach
+
 if TYPE_CHECKING:
     from tilelang.config import Options
     from tilelang.target import Target
@@ -154,7 +156,7 @@ def load_library(data: bytes) -> ctypes.CDLL:
     with tempfile.NamedTemporaryFile(prefix="tilelang-", suffix=".so", delete=False) as file:
         file.write(data)
     try:
-        return ctypes.CDLL(file.name)
+        library = ctypes.CDLL(file.name)
     except OSError as error:
         missing = re.search(r"undefined symbol: (\w+)", str(error))
         what = (
@@ -167,3 +169,9 @@ def load_library(data: bytes) -> ctypes.CDLL:
         ) from error
     finally:
         Path(file.name).unlink(missing_ok=True)
+    try:
+        state = ctypes.c_uint64.in_dll(library, STATE)
+    except ValueError:  # no kernel in it is large enough for several threads
+        return library
+    attach(ctypes.addressof(state))
+    return library

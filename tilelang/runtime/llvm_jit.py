@@ -24,6 +24,7 @@ from typing import Any
 from tilelang.errors import InternalError, ToolchainError
 
 from .llvm_cpu import check_cpu
+from .pool import STATE, attach
 
 __all__ = ["JitModule", "assembly", "compile_module", "cpu_key", "load", "optimized_ir"]
 
@@ -190,6 +191,9 @@ def load(
     llvm = _binding()
     data = compile_module(code) if isinstance(code, str) else code
     wanted = list(names)
+    shared = b"\0" + STATE.encode() + b"\0" in data  # in its table of names
+    if shared:
+        wanted.append(STATE)
     extra = symbols or {}
     _check_symbols(data, extra)
     builder = llvm.JITLibraryBuilder().add_object_img(data).add_current_process()
@@ -204,7 +208,10 @@ def load(
             raise ToolchainError(
                 f"cannot link the compiled kernel: {error}", code="TL0851"
             ) from error
-    return JitModule(library, wanted)
+    module = JitModule(library, wanted)
+    if shared:
+        attach(module.address(STATE))
+    return module
 
 
 def _check_symbols(data: bytes, known: dict[str, int]) -> None:

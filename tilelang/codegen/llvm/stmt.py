@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tilelang.codegen.work import Split, split
 from tilelang.errors import InternalError
 from tilelang.ir import (
     Alloc,
@@ -280,7 +281,57 @@ class Statements(Expressions):
         signature = ", ".join([*params, "i64 %block_begin", "i64 %block_end"])
         lines += ["  br label %start", "start:"]
         text = "\n".join([*lines, *fn.lines])
-        return f"define ptr @{k.name}({signature}) #0 {{\n{text}\n}}\n"
+        parts = split(k)
+        if parts is None:
+            return f"define ptr @{k.name}({signature}) #0 {{\n{text}\n}}\n"
+        serial = f"define internal ptr @{k.name}.blocks({signature}) #0 {{\n{text}\n}}\n"
+        return serial + self._shared(k.name, params, parts)
+
+    def _shared(self, name: str, params: list[str], parts: Split) -> str:
+        """The kernel's entry where threads may share its blocks (`runtime.pool`), and what a thread
+        calls: the arguments travel in words."""
+        self.module.pooled = True
+        slots = range(len(params))
+        plain = [p.replace(" noalias", "") for p in params]
+        bare = [p.split()[0] for p in plain]
+        where = [f"getelementptr i64, ptr %args, i64 {n}" for n in slots]
+        store = [f"  %at{n} = {where[n]}\n  store {plain[n]}, ptr %at{n}, align 8" for n in slots]
+        load = [
+            f"  %at{n} = {where[n]}\n  %p{n} = load {bare[n]}, ptr %at{n}, align 8" for n in slots
+        ]
+        span = "i64 %block_begin, i64 %block_end"
+        given = ", ".join([*plain, span])
+        return "\n".join(
+            [
+                f"define internal ptr @{name}.task(ptr %args, {span}) #0 {{",
+                *load,
+                f"  %result = call ptr @{name}.blocks({given})",
+                "  ret ptr %result",
+                "}",
+                f"define ptr @{name}({', '.join([*params, span])}) #0 {{",
+                "  %count = sub i64 %block_end, %block_begin",
+                f"  %many = icmp sge i64 %count, {parts.many}",
+                "  br i1 %many, label %look, label %alone",
+                "look:",
+                "  %cell = load ptr, ptr @tl_pool, align 8",
+                "  %none = icmp eq ptr %cell, null",
+                "  br i1 %none, label %alone, label %share",
+                "share:",
+                f"  %args = alloca [{max(len(params), 1)} x i64], align 8",
+                *store,
+                "  %parallel = load ptr, ptr %cell, align 8",
+                "  %threads.at = getelementptr i8, ptr @tl_pool, i64 8",
+                "  %threads = load i64, ptr %threads.at, align 8",
+                f"  %shared = call ptr %parallel(ptr @{name}.task, ptr %args, {span},"
+                f" i64 {parts.least}, i64 %threads)",
+                "  ret ptr %shared",
+                "alone:",
+                f"  %result = call ptr @{name}.blocks({given})",
+                "  ret ptr %result",
+                "}",
+                "",
+            ]
+        )
 
     def _scratch_setup(self) -> list[str]:
         """One block for the large tiles and the arena, aligned by hand (malloc aligns to 16)."""

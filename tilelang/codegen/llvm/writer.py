@@ -45,6 +45,7 @@ class Module:
         self.constants: dict[str, str] = {}
         self.tables: dict[str, str] = {}
         self.functions: dict[str, str] = {}
+        self.pooled = False  # may threads share the blocks of a kernel?
 
     def declare(self, name: str, ret: str, params: Iterable[str]) -> None:
         if name not in self.declarations and name not in self.functions:
@@ -80,6 +81,7 @@ class Module:
     def text(self, bodies: Sequence[str]) -> str:
         return "\n".join(
             [
+                *(["@tl_pool = global [2 x i64] zeroinitializer, align 8"] if self.pooled else []),
                 *(_constant(name, text) for text, name in self.constants.items()),
                 *self.tables.values(),
                 *self.declarations.values(),
