@@ -69,6 +69,7 @@ from .c_memory import CMemory
 from .cfamily import ATOM, TERNARY, UNARY, safe_divisor, string_literal
 from .llvm.calls import CALLS
 from .llvm.memory import SMALL, STACK_LIMIT, STACK_LIMIT_SMALL
+from .llvm.streaming import LINE, streamed
 from .llvm.types import pattern
 from .names import C_RESERVED, words
 from .work import Split, split
@@ -144,6 +145,9 @@ class CPrinter(CMemory):
         self._stack = self._scratch = self._arena = 0
         self._masks = self._fence = 0
         self._wrapping = _Defined()
+        self.streamed = {
+            b: self.names.fresh(f"past_{b.name}") for b in streamed(kernel, module.features)
+        }
 
     # ------------------------------------------------------------------------------ types, literals
 
@@ -236,7 +240,7 @@ class CPrinter(CMemory):
         return self._conditional(e) if e.cond.dtype.lanes == 1 else self._call_helper(e)
 
     def _conditional(self, e: Any) -> tuple[str, int]:
-        """C's own, by a scalar. To gcc, a vector and a product of vectors are of different types."""
+        """C's own, by a scalar. To gcc, a vector and a product of vectors differ in type."""
         if e.dtype.lanes == 1:
             return super().e_Select(e)
         a, b = (f"({self.ctype(e.dtype)}){self.expr(x, UNARY)}" for x in (e.a, e.b))
@@ -462,6 +466,8 @@ class CPrinter(CMemory):
         self.depth = 1
         grid = [self.expr(e, UNARY) for e in k.grid]
         used = {n for n in walk(k.body) if type(n) is Var}
+        for b, past in self.streamed.items():
+            self.line(f"const int {past} = ((uint64_t){self.names.of(b)} & {LINE - 1}) == 0;")
         self.line("for (int64_t block = block_begin; block < block_end; ++block) {")
         self.depth = 2
         self._bind_blocks(grid, used)
@@ -515,6 +521,8 @@ class CPrinter(CMemory):
             entry = f"static __attribute__((noinline)) {entry.replace(name, f'{name}_blocks', 1)}"
         head = [f"{entry} {{", "  const char* error = 0;"]
         tail = ["finish:;"]
+        if self.streamed:  # other cores see these stores before what tells them that we are done
+            tail.append("  __atomic_thread_fence(__ATOMIC_SEQ_CST);")
         if total:
             self.module.declarations.setdefault("malloc", "extern void* malloc(__SIZE_TYPE__);")
             self.module.declarations.setdefault("free", "extern void free(void*);")

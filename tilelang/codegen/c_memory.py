@@ -15,9 +15,10 @@ from tilelang.ir import Add, Broadcast, Buffer, Const, DType, Expr, Load, Max, M
 
 from .c_lanes import CModule, short_name
 from .cfamily import ASSIGN, ATOM, UNARY, CFamily
+from .llvm.streaming import whole_line
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 _INT32 = DType("int32")
 
@@ -29,6 +30,7 @@ class CMemory(CFamily):
     module: CModule
     mask: str | None = None
     mask_lanes = 0
+    streamed: Mapping[Buffer, str]  # tensor -> a variable: does it start at a cache line?
 
     # ------------------------------------------------------------------------------ addresses
 
@@ -199,8 +201,12 @@ class CMemory(CFamily):
         value = self.expr(s.value, ASSIGN)
         if self._contiguous(buffer, index) and self.mask is None:
             base: Any = index
-            own = self.module.dtype(s.value.dtype)
-            self.line(f"*({own}*)({self.address(buffer, base.base)}) = {value};")
+            own, place = self.module.dtype(s.value.dtype), self.address(buffer, base.base)
+            if buffer in self.streamed and whole_line(buffer, base.base, base.lanes):
+                write = self.stream(own)
+                self.line(f"{write}({place}, {value}, {self.streamed[buffer]});")
+            else:
+                self.line(f"*({own}*)({place}) = {value};")
             return
         dtype = buffer.dtype
         own, vector = self.module.dtype(dtype), self.module.dtype(s.value.dtype)
@@ -216,6 +222,22 @@ class CMemory(CFamily):
         )
         self.module.define(name, lambda: body)
         self.line(f"{name}({', '.join([self.variable_address(buffer), *args, value])});")
+
+    def stream(self, own: str) -> str:
+        """A function that stores a cache line, past the caches if the tensor starts at one."""
+        name = f"tl_stream_{own}"
+        body = (
+            f"static inline void {name}(void* p, {own} v, int past) {{\n"
+            f"  if (!past) {{\n    *({own}*)p = v;\n    return;\n  }}\n"
+            "#ifdef __clang__\n"
+            f"  __builtin_nontemporal_store(v, ({own}*)p);\n"
+            "#else\n"
+            "  typedef long long line __attribute__((vector_size(64)));\n"
+            "  __builtin_ia32_movntdq512((line*)p, (line)v);\n"
+            "#endif\n}\n"
+        )
+        self.module.define(name, lambda: body)
+        return name
 
     # ------------------------------------------------------------------------------ atomics
 

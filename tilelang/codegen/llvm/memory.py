@@ -11,9 +11,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tilelang.errors import InternalError
-from tilelang.ir import Add, Broadcast, Buffer, Const, Expr, Mul, Ramp, Store
+from tilelang.ir import Broadcast, Buffer, Const, Expr, Ramp, Store
 
 from .state import State
+from .streaming import known_multiple, whole_line
 from .types import bits_of, elem_of, memory_elem
 from .writer import Value
 
@@ -277,7 +278,11 @@ class Memory(State):
     def _store_contiguous(self, buffer: Buffer, base: Expr, value: Value, lanes: int) -> None:
         at, dtype = self.address(buffer, base), buffer.dtype
         if dtype.bits >= 8:
-            self._write(at, self._in_memory(buffer, value))
+            value, past = self._in_memory(buffer, value), self.streamed.get(buffer)
+            if past is None or self.mask is not None or not whole_line(buffer, base, lanes):
+                self._write(at, value)
+            else:
+                self._stream(at, value, past)
             return
         per = 8 // dtype.bits
         wide = value.convert("zext", "i8")
@@ -290,6 +295,18 @@ class Memory(State):
             out = part if out is None else out | part
         assert out is not None
         self._write(at, out)
+
+    def _stream(self, at: Value, value: Value, past: Value) -> None:
+        """A line, past the caches if the tensor starts at one."""
+        fn = self.fn
+        aligned, usual, done = fn.label("past"), fn.label("usual"), fn.label("stored")
+        fn.branch(past, aligned, usual)
+        fn.start(aligned)
+        fn.stream(value, at)
+        fn.jump(done)
+        fn.start(usual)
+        self._write(at, value)
+        fn.start(done)
 
     def _write(self, at: Value, value: Value) -> None:
         align = max(1, bits_of(value.elem) // 8)
@@ -325,16 +342,3 @@ class Memory(State):
 
 def _short(elem: str) -> str:
     return {"float": "f32", "double": "f64", "ptr": "p0"}.get(elem, elem)
-
-
-def known_multiple(e: Any) -> int:
-    """A number that divides the value of `e` (0: the value is 0)."""
-    if type(e) is Const:
-        return abs(int(e.value))
-    if type(e) is Mul:
-        return known_multiple(e.a) * known_multiple(e.b)
-    if type(e) is Add:
-        from math import gcd
-
-        return gcd(known_multiple(e.a), known_multiple(e.b))
-    return 1

@@ -31,6 +31,7 @@ class State:
         self.half = half  # the CPU converts f16 itself
         self.env: dict[Var, Value] = {}
         self.buffers: dict[Buffer, Value] = {}
+        self.streamed: dict[Buffer, Value] = {}  # tensor -> does it start at a cache line?
         self.memo: dict[Any, Any] = {}
         self.from_memory: set[Any] = set()
         self.reads = 0

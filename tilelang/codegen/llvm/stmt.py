@@ -39,6 +39,7 @@ from tilelang.ir import (
 
 from .expr import Expressions
 from .memory import ALIGNMENT
+from .streaming import LINE, streamed
 from .types import elem_of
 from .writer import Module, Value
 
@@ -221,6 +222,9 @@ class Statements(Expressions):
         fn = self.fn
         fn.block = "start"
         grid = [self.index64(e) for e in k.grid]
+        for b in streamed(k, self.module.features):
+            address = self.buffers[b].convert("ptrtoint", "i64")
+            self.streamed[b] = (address & (LINE - 1)).cmp("eq", 0)
         begin, end = Value(fn, "%block_begin", "i64"), Value(fn, "%block_end", "i64")
         some, entry = begin.cmp("slt", end), fn.block
         fn.branch(some, "block", "exit")
@@ -269,6 +273,8 @@ class Statements(Expressions):
     def _finish(self, k: Kernel, params: list[str]) -> str:
         fn = self.fn
         fn.start("exit")
+        if self.streamed:  # other cores see these stores before what tells them that we are done
+            fn.line("fence seq_cst")
         need_memory = bool(self.scratch or self.arena)
         if need_memory:
             fn.call_void("free", [Value(fn, "%memory", "ptr")])

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .streaming import LINE
 from .types import FLOAT_ELEMS, bits_of, literal, vector, vector_literal
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ _EQUAL: dict[str, Callable[[int, int], bool]] = {
     "sge": lambda a, b: a >= b,
 }
 Range = tuple[int, int]
+_NON_TEMPORAL = "!0 = !{i32 1}"
 _CURRENT_ROUNDING = 4  # _MM_FROUND_CUR_DIRECTION
 
 
@@ -41,6 +43,7 @@ class Module:
 
     def __init__(self, features: Set[str] = frozenset()) -> None:
         self.features = features
+        self.metadata = ""
         self.declarations: dict[str, str] = {}
         self.constants: dict[str, str] = {}
         self.tables: dict[str, str] = {}
@@ -90,6 +93,7 @@ class Module:
                 # 512-bit registers where the CPU has them: LLVM prefers 256 on some that have both.
                 'attributes #0 = { nounwind "prefer-vector-width"="512" }',
                 'attributes #1 = { nounwind alwaysinline "prefer-vector-width"="512" }',
+                self.metadata,
                 "",
             ]
         )
@@ -435,6 +439,11 @@ class Function:
     def call_void(self, callee: str, args: Sequence[Value]) -> None:
         self.module.declare(callee, "void", [a.type for a in args])
         self.line(f"call void @{callee}({', '.join(a.typed for a in args)})")
+
+    def stream(self, value: Value, at: Value) -> None:
+        """A store of a whole cache line, past the caches."""
+        self.module.metadata = _NON_TEMPORAL
+        self.line(f"store {value.typed}, {at.typed}, align {LINE}, !nontemporal !0")
 
     def gep(self, base: Value, index: Value, elem: str) -> Value:
         """Address of element `index` (i64)."""
