@@ -17,33 +17,26 @@ earlier, is treated as one statement."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from tilelang.ir import (
     Access,
     Alloc,
-    Bind,
-    Break,
     Buffer,
     Call,
     Const,
-    Continue,
     Effects,
     Evaluate,
-    Expr,
     For,
     If,
     Launch,
-    Load,
-    Parallel,
     PrimFunc,
     Region,
     Role,
     Seq,
     Stmt,
-    Store,
     TileStmt,
     Var,
     While,
@@ -53,15 +46,14 @@ from tilelang.ir import (
     seq,
     walk,
 )
-from tilelang.ir.intrinsics import TABLE
 
 from .manager import PassContext
+from .uniformity import Uniformity
 
 ASYNC_UNITS = ("cp_async",)
 PROXY_UNIT = "wgmma"
 """It reads shared memory through the async proxy, which sees ordinary writes only after a fence in
 every writing thread and a barrier after that (PTX ISA, fence.proxy.async)."""
-_WAITS = ("cp_async_wait",)
 
 
 def run(func: PrimFunc, ctx: PassContext) -> PrimFunc:
@@ -84,16 +76,17 @@ def _launches(s: Stmt, cpu: bool) -> Stmt:
 
 @dataclass
 class State:
-    """Accesses since the last barrier, asynchronous writes ever issued, and ordinary writes since
-    the last proxy fence."""
+    """Accesses since the last barrier, asynchronous writes and reads ever issued, and ordinary
+    writes since the last proxy fence."""
 
     reads: dict[tuple[Any, ...], Access] = field(default_factory=dict)
     writes: dict[tuple[Any, ...], Access] = field(default_factory=dict)
     issued: dict[tuple[Any, ...], Access] = field(default_factory=dict)
+    reading: dict[tuple[Any, ...], Access] = field(default_factory=dict)
     unfenced: dict[tuple[Any, ...], Access] = field(default_factory=dict)
 
     def parts(self) -> tuple[dict[tuple[Any, ...], Access], ...]:
-        return self.reads, self.writes, self.issued, self.unfenced
+        return self.reads, self.writes, self.issued, self.reading, self.unfenced
 
     def copy(self) -> State:
         return State(*map(dict, self.parts()))
@@ -151,7 +144,7 @@ class _Inserter:
         self.state = State()
         self.uniform = Uniformity(launch)
         self.shared = _communicating(launch)
-        self.proxied = _proxied(launch)
+        self.proxied = {a.buffer.root() for a in _proxied(launch.body)}
 
     def body(self, s: Stmt) -> Stmt:
         return seq([self.stmt(x) for x in flatten(s)], span=s.span)
@@ -161,17 +154,22 @@ class _Inserter:
         if t is Seq:
             return self.body(s)
         if t is For and self.uniform.loop(s, s.start, s.extent):
+            before = self.barrier_for(self.unseen(s.body), s)
             body = self.loop(s.body)
-            return For(s.var, s.start, s.extent, body, s.kind, s.annotations, s.span)
+            return seq(before, For(s.var, s.start, s.extent, body, s.kind, s.annotations, s.span))
         if t is While and self.uniform.loop(s, s.cond):
+            before = self.barrier_for(self.unseen(s.body), s)
             self.leaf(Evaluate(s.cond))
-            return While(s.cond, self.loop(s.body), s.span)
+            return seq(before, While(s.cond, self.loop(s.body), s.span))
         if t is If and self.uniform.expr(s.cond):
             return self.branch(s)
         if t is Role:
             return self.role(s)
-        if _is_wait(s):
+        if _is_call(s, "cp_async_wait"):
             self.state.complete(self.proxied)
+            return s
+        if _is_call(s, "wgmma_wait") or (t is TileStmt and s.op.name == "wait_wgmma"):
+            self.state.reads.update(self.state.reading)
             return s
         return seq(self.leaf(s), s)
 
@@ -218,6 +216,8 @@ class _Inserter:
         for a in accesses:
             if a.kind == "read":
                 self.state.reads[_key(a)] = a
+                if a.unit == PROXY_UNIT and s.annotations.get("in_flight"):  # type: ignore[attr-defined]
+                    self.state.reading[_key(a)] = a
             elif a.unit in ASYNC_UNITS:
                 self.state.issued[_key(a)] = a
             else:
@@ -238,6 +238,12 @@ class _Inserter:
         self.state.barrier()
         return seq(fence, Evaluate(call("sync_threads"), s.span))
 
+    def unseen(self, body: Stmt) -> list[Access]:
+        """What the async proxy reads in a loop and threads have written before it: fenced once,
+        before the loop, not in every iteration."""
+        unfenced = list(self.state.unfenced.values())
+        return [a for a in _proxied(body) if _hits(a, unfenced)] if unfenced else []
+
     def fence(self, s: Stmt) -> Stmt | None:
         """This thread's writes, made visible to the async proxy."""
         if not self.state.unfenced:
@@ -255,8 +261,7 @@ def _effects(s: Stmt) -> Effects:
     """Effects of a statement; a tile op pinned to an asynchronous unit writes through that unit."""
     e = effects(s)
     unit = s.annotations.get("lowering") if type(s) is TileStmt else None
-    if unit == "tma" or (unit == PROXY_UNIT and "in_flight" in s.annotations):  # type: ignore[attr-defined]
-        # mbarriers order them, which the pass or the user who pinned them has placed
+    if unit == "tma":  # mbarriers order it, which the pass or the user who pinned it has placed
         return Effects(tuple(a for a in e.accesses if not a.buffer.is_shared), e.barrier, e.opaque)
     if unit == PROXY_UNIT or unit in ASYNC_UNITS:
         return Effects(
@@ -271,8 +276,8 @@ def _effects(s: Stmt) -> Effects:
     return e
 
 
-def _is_wait(s: Stmt) -> bool:
-    return type(s) is Evaluate and type(s.value) is Call and s.value.op in _WAITS
+def _is_call(s: Stmt, op: str) -> bool:
+    return type(s) is Evaluate and type(s.value) is Call and s.value.op == op
 
 
 def _communicating(launch: Launch) -> set[Buffer]:
@@ -289,101 +294,14 @@ def _communicating(launch: Launch) -> set[Buffer]:
     }
 
 
-def _proxied(launch: Launch) -> set[Buffer]:
-    """Buffers that some operation reads through the async proxy and that need fences for it."""
-    return {
-        a.buffer.root()
-        for x in walk(launch.body)
-        if type(x) is TileStmt
-        for a in _effects(x).accesses
-        if a.unit == PROXY_UNIT and a.buffer.is_shared
-    }
+def _proxied(s: Stmt) -> list[Access]:
+    """What operations in `s` read through the async proxy."""
+    ops = (x for x in walk(s) if type(x) is TileStmt)
+    return [a for x in ops for a in _effects(x).accesses if a.unit == PROXY_UNIT and _read(a)]
 
 
-class Uniformity:
-    """Does an expression have one value for all threads of the block?
-
-    Sources of divergence: thread variables, fragments, results that intrinsics give each thread for
-    itself, and variables and thread-private arrays that are assigned such values, under such
-    conditions, or by a tile op or through a pointer."""
-
-    def __init__(self, launch: Launch) -> None:
-        self.divergent: set[Var | Buffer] = {*launch.thread_vars, *_written_elsewhere(launch)}
-        while self._grow(launch.body, False):
-            pass
-
-    def expr(self, e: Expr) -> bool:
-        return not any(self._source(x) for x in walk(e))
-
-    def _source(self, x: Any) -> bool:
-        t = type(x)
-        if t is Var:
-            return x in self.divergent
-        if t is Load:
-            return x.buffer.root() in self.divergent or x.buffer.is_fragment
-        return t is Call and TABLE[x.op].per_thread
-
-    def loop(self, s: For | While, *control: Expr) -> bool:
-        """Do all threads go through the same iterations, each to its end?"""
-        return all(self.expr(e) for e in control) and not self._jumps(s.body, False)
-
-    def _jumps(self, s: Stmt, under: bool) -> bool:
-        """May some threads leave this iteration of the loop around `s` where others stay?"""
-        t = type(s)
-        if t is Break or t is Continue:
-            return under
-        if t is For or t is While:
-            return False  # its jumps are its own
-        if t is If:
-            under = under or not self.expr(s.cond)  # type: ignore[attr-defined]
-        return any(self._jumps(c, under) for c in s.children if isinstance(c, Stmt))
-
-    def _grow(self, s: Any, under: bool) -> bool:
-        t = type(s)
-        if t is Bind:
-            return self._mark(s.var, not self.expr(s.value))
-        if t is Store:
-            private = s.buffer.is_local
-            return private and self._mark(
-                s.buffer.root(), under or not all(self.expr(e) for e in (*s.indices, s.value))
-            )
-        if t is If:
-            under = under or not self.expr(s.cond)
-        elif t is While:
-            under = under or not self.loop(s, s.cond)
-        elif t is For:
-            under = under or not self.loop(s, s.start, s.extent)
-            changed = self._mark(s.var, under)
-            return self._grow(s.body, under) or changed
-        changed = False
-        if t is Parallel:
-            for v in s.vars:
-                changed = self._mark(v, True) or changed
-        for c in s.children:
-            if isinstance(c, Stmt):
-                changed = self._grow(c, under) or changed
-        return changed
-
-    def _mark(self, x: Var | Buffer, divergent: bool) -> bool:
-        if divergent and x not in self.divergent:
-            self.divergent.add(x)
-            return True
-        return False
+def _read(a: Access) -> bool:
+    return a.kind == "read" and a.buffer.is_shared
 
 
-def _written_elsewhere(launch: Launch) -> Iterator[Buffer]:
-    """Thread-private arrays that are written other than by stores."""
-    for x in walk(launch.body):
-        if type(x) is TileStmt:
-            yield from (a.buffer.root() for a in effects(x).writes if a.buffer.is_local)
-        elif type(x) is Call:
-            row = TABLE[x.op]
-            for i, arg in enumerate(x.args):
-                may_write = row.effect == "opaque" or row.pointers.get(i, "read") != "read"
-                if may_write and type(arg) is Call and arg.op == "address_of":
-                    target: Any = arg.args[0]
-                    if target.buffer.is_local:
-                        yield target.buffer.root()
-
-
-__all__ = ["Uniformity", "overlap", "run"]
+__all__ = ["overlap", "run"]

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes the producer and consumer roles of a planned kernel.
 
-In: a `Plan`: what runs before, in and after the pipelined loop, and which statements are copies.
-Out: the kernel with a ring of slots, a `full` and an `empty` mbarrier per slot, and two `Role`s.
+In: a `Plan`: the pipelined loops whose copies a producer warp makes. Out: the kernel with two
+`Role`s. Each has the control flow around those loops; the producer has of the rest only the scalars
+that its copies need, the consumers have everything else. `role_ring` writes the loops themselves.
 """
 
 from __future__ import annotations
@@ -16,38 +17,33 @@ from tilelang.ir import (
     Alloc,
     Assume,
     Bind,
-    Buffer,
+    Break,
     Builder,
-    Evaluate,
+    Continue,
     Expr,
     For,
+    If,
     Launch,
-    Rewriter,
     Role,
-    Scope,
+    Seq,
     Stmt,
-    TileStmt,
     Var,
-    address_of,
-    call,
+    While,
     const,
-    effects,
-    expr_effects,
+    flatten,
     refresh,
     seq,
-    substitute,
-    walk,
 )
-from tilelang.tileop.copy.tma import tile_bytes
-from tilelang.tileop.wait import WaitWgmma
 from tilelang.utils import prod
 
-from .ring import Slots, resize
+from .pipeline_legality import without_writes
+from .ring import resize
+from .role_ring import Pipeline, RoleRing
 
-__all__ = ["Plan", "RoleEmitter", "duplicable", "producer_threads"]
+__all__ = ["Plan", "RoleEmitter", "leads", "producer_threads"]
 
 PRODUCER_THREADS = 32
-WARP, WARPGROUP = 32, 128
+WARPGROUP = 128
 CROWDED = 3 * WARPGROUP
 """From so many consumers on the registers per thread are too few for their accumulators: the
 producer is a warpgroup of its own, which gives its registers away (PTX ISA, setmaxnreg: whole
@@ -57,19 +53,13 @@ REGISTER_FILE = 65536
 """32-bit registers of a multiprocessor (CUDA C++ programming guide, compute capability 9.0)."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class Plan:
-    """before, loop, after: the kernel's statements around the loop. producers: the copies, with
-    their conditions. consumers: the rest of the loop body. stages: slots of the ring. workers:
+    """pipelines: the loops with a ring. duplicable: may the producer evaluate this too? workers:
     blocks of a persistent launch, which walk all tiles; None for a block per tile."""
 
-    before: list[Stmt]
-    loop: For
-    after: list[Stmt]
-    allocs: list[Stmt]
-    producers: list[Stmt]
-    consumers: list[Stmt]
-    stages: int
+    pipelines: tuple[Pipeline, ...]
+    duplicable: Callable[[Expr], bool]
     workers: int | None = None
 
 
@@ -77,56 +67,94 @@ def producer_threads(consumers: int) -> int:
     return WARPGROUP if consumers >= CROWDED else PRODUCER_THREADS
 
 
-def duplicable(x: Bind) -> bool:
-    return not expr_effects(x.value).accesses
+def leads(s: Stmt, loops: tuple[For, ...]) -> bool:
+    """Does the way to the loops depend on `s`? It contains one of them, or leaves a loop around."""
+    t = type(s)
+    if t is Break or t is Continue or any(s is x for x in loops):
+        return True
+    inner = [c for c in s.children if isinstance(c, Stmt)]
+    if t is For or t is While:  # its jumps are its own
+        return any(_holds(c, loops) for c in inner)
+    return any(leads(c, loops) for c in inner)
+
+
+def _holds(s: Stmt, loops: tuple[For, ...]) -> bool:
+    if any(s is x for x in loops):
+        return True
+    return any(_holds(c, loops) for c in s.children if isinstance(c, Stmt))
 
 
 class RoleEmitter:
     """Writes the two roles."""
 
     def __init__(self, launch: Launch, plan: Plan) -> None:
-        self.launch, self.plan, self.span = launch, plan, plan.loop.span
+        self.launch, self.plan, self.span = launch, plan, plan.pipelines[0].loop.span
         self.threads = prod(launch.threads)
-        # Slots that only gemms read are released by a warpgroup, after its wgmmas; threads that
-        # read them with loads say so warp by warp.
-        loads = any(_loads(x, set(self._staged())) for x in plan.consumers)
-        self.readers = WARP if loads else WARPGROUP
-        n = plan.stages
-        self.full = Buffer("full", (n,), "uint64", Scope.BARRIER, span=self.span)
-        self.empty = Buffer("empty", (n,), "uint64", Scope.BARRIER, span=self.span)
         self.worker = Var("worker") if plan.workers else None
-        self.ring = {
-            b: Buffer(b.name, (n, *b.shape), b.dtype, b.scope, span=b.span) for b in self._staged()
-        }
-
-    def _staged(self) -> list[Buffer]:
-        return list(dict.fromkeys(p.op.dst.buffer for p in self.plan.producers))  # type: ignore[attr-defined]
+        self.loops = tuple(p.loop for p in plan.pipelines)
+        self.staged = {b for p in plan.pipelines for b in p.staged}
+        nested = [not any(x is p.loop for x in flatten(launch.body)) for p in plan.pipelines]
+        self.rings = [
+            RoleRing(p, launch.thread_vars[0], self.threads, counts)
+            for p, counts in zip(plan.pipelines, nested, strict=True)
+        ]
 
     def emit(self) -> Stmt:
         s, plan = self.launch, self.plan
-        allocs, values, work = self._split_before()
-        produce = self._per_tile(values, lambda done: self._produce(done))
-        consume = self._per_tile(
-            values, lambda done: seq(work, self._publish(), self._consume(done), plan.after)
-        )
+        allocs = [x for x in flatten(s.body) if type(x) is Alloc]
+        work = [x for x in flatten(s.body) if type(x) is not Alloc]
+        produce = self._per_tile(lambda done: self._producer(seq(work), done))
+        consume = self._per_tile(lambda done: self._consumers(seq(work), done))
         registers = self._registers()
         extra = WARPGROUP if registers else producer_threads(self.threads)
         about: list[dict[str, Any]] = [{"name": "producer", "elected": True}, {"name": "consumers"}]
         if registers:
             about[0]["registers"], about[1]["registers"] = -registers[0], registers[1]
-        producer = Role(self.threads, extra, produce, about[0], self.span)
-        consumer = Role(0, self.threads, consume, about[1], self.span)
-        shared = [] if plan.workers else values
-        body = seq(allocs, shared, plan.allocs, self._barriers(), producer, consumer)
-        threads = (self.threads + extra, 1, 1)
+        counters = [(r.start(True), r.start(False)) for r in self.rings]
+        producer = Role(
+            self.threads, extra, seq([p for p, _ in counters], produce), about[0], self.span
+        )
+        consumer = Role(
+            0, self.threads, seq([c for _, c in counters], consume), about[1], self.span
+        )
+        body = seq(allocs, [r.allocs() for r in self.rings], producer, consumer)
         grid, blocks = (
             (s.grid, s.block_vars)
             if self.worker is None
             else ((const(plan.workers or 1),), (self.worker,))
         )
+        resized = {b: wide for r in self.rings for b, wide in r.slots.items()}
+        threads = (self.threads + extra, 1, 1)
         return Launch(
-            grid, threads, blocks, s.thread_vars, resize(body, self.ring), s.annotations, s.span
+            grid, threads, blocks, s.thread_vars, resize(body, resized), s.annotations, s.span
         )
+
+    def _producer(self, s: Stmt, done: Expr) -> Stmt | None:
+        """What of `s` the producer does."""
+        for ring in self.rings:
+            if s is ring.pipeline.loop:
+                return ring.produce(done)
+        if isinstance(s, Seq):
+            return seq([self._producer(x, done) for x in flatten(s)])
+        if isinstance(s, Bind):
+            return s if self.plan.duplicable(s.value) else None
+        if isinstance(s, Assume):
+            return s if self.plan.duplicable(s.cond) else None
+        if not leads(s, self.loops):
+            return None
+        if isinstance(s, If):
+            orelse = None if s.orelse is None else self._producer(s.orelse, done)
+            return If(s.cond, self._producer(s.then, done) or seq(), orelse, s.span)
+        return s.map_children(lambda c: self._producer(c, done) if isinstance(c, Stmt) else c)
+
+    def _consumers(self, s: Any, done: Expr) -> Stmt:
+        """The kernel with each of the loops on its ring."""
+        for ring in self.rings:
+            if s is ring.pipeline.loop:
+                return ring.consume(done, more=self.worker is not None)
+        if not leads(s, self.loops):  # what the copies overwrite need not be written before
+            return without_writes(s, self.staged)
+        return s.map_children(lambda c: self._consumers(c, done) if isinstance(c, Stmt) else c)
 
     def _registers(self) -> tuple[int, int] | None:
         """Registers per thread of the producer (what it keeps) and of the consumers (what they
@@ -155,12 +183,12 @@ class RoleEmitter:
             )
         return keep, get
 
-    def _per_tile(self, values: list[Stmt], body: Callable[[Expr], Stmt]) -> Stmt:
+    def _per_tile(self, body: Callable[[Expr], Stmt | None]) -> Stmt:
         """The body once, or (persistent) for each tile of this worker. `body` gets the number of
         loop steps done before: slots and phases of the ring go on from tile to tile."""
         s, worker, workers = self.launch, self.worker, self.plan.workers
         if worker is None or workers is None:
-            return body(const(0))
+            return refresh(body(const(0)) or seq())  # each role binds values of its own
         b = Builder(self.span)
         total: Expr = const(1)
         for g in s.grid:
@@ -171,135 +199,6 @@ class RoleEmitter:
                 b.emit(Bind(v, at if v is s.block_vars[-1] else at % g, self.span))
                 b.emit(Assume(v >= const(0)), Assume(v < g))
                 at = at // g
-            b.emit(values)
-            b.emit(body(b.bind("done", t * self.plan.loop.extent)))
-        return refresh(b.finish())  # each role binds values of its own
-
-    def _publish(self) -> list[Stmt]:
-        """Operands that the consumers wrote before the loop become visible to the async proxy."""
-        staged = set(self.ring)
-        for c in self.plan.consumers:
-            for x in walk(c):
-                if type(x) is TileStmt and x.op.name == "gemm":
-                    a = x.op.a.buffer  # type: ignore[attr-defined]
-                    if a.is_shared and a not in staged:
-                        fence = Evaluate(call("fence_proxy_async"), self.span)
-                        return [fence, Evaluate(call("sync_threads"), self.span)]
-        return []
-
-    def _split_before(self) -> tuple[list[Stmt], list[Stmt], list[Stmt]]:
-        """(allocations, pure values that both roles may need, the consumers' statements)."""
-        allocs: list[Stmt] = []
-        values: list[Stmt] = []
-        work: list[Stmt] = []
-        for x in self.plan.before:
-            pure = type(x) is Assume or (type(x) is Bind and duplicable(x))
-            (allocs if type(x) is Alloc else values if pure else work).append(x)
-        return allocs, values, work
-
-    def _barriers(self) -> list[Stmt]:
-        n = self.plan.stages
-        return [
-            Alloc(self.full, {"arrive_count": (1,) * n}, self.span),
-            Alloc(self.empty, {"arrive_count": (self.threads // self.readers,) * n}, self.span),
-        ]
-
-    def _slot(self, k: Expr) -> Expr:
-        return k % self.plan.stages
-
-    def _parity(self, k: Expr) -> Expr:
-        return k // self.plan.stages % 2
-
-    def _at(self, stmts: list[Stmt], k: Expr, step: Expr) -> list[Stmt]:
-        """The statements of iteration `k` (from 0), on the ring's slot for `step`."""
-        loop = self.plan.loop
-        move = Slots({b: (wide, self.plan.stages, 0) for b, wide in self.ring.items()}, step)
-        return [move.visit(substitute(x, {loop.var: loop.start + k})) for x in stmts]
-
-    def _produce(self, done: Expr) -> Stmt:
-        plan, b = self.plan, Builder(self.span)
-        copies: list[Any] = list(plan.producers)
-        total = sum(tile_bytes(c.op) for c in copies)
-        with b.for_(plan.loop.var.name, plan.loop.extent) as k:
-            step = b.bind("step", done + k)
-            slot = b.bind("slot", self._slot(step))
-            # a fresh barrier has completed the phase before 0: the first pass does not block
-            b.call("mbar_wait", address_of(self.empty, slot), self._parity(step) ^ 1)
-            b.call("mbar_expect_tx", address_of(self.full, slot), total)
-            pins = {"lowering": "tma", "barrier": address_of(self.full, slot)}
-            for p in self._at(plan.producers, k, step):
-                b.emit(TileStmt(p.op, {**p.annotations, **pins}, p.span))  # type: ignore[attr-defined]
-        return b.finish()
-
-    def _consume(self, done: Expr) -> Stmt:
-        plan, b = self.plan, Builder(self.span)
-        gemm = self._deferrable()
-        with b.for_(plan.loop.var.name, plan.loop.extent) as k:
-            step = b.bind("step", done + k)
-            slot = b.bind("slot", self._slot(step))
-            b.call("mbar_wait", address_of(self.full, slot), self._parity(step))
-            for x in self._at([_pinned(c, gemm is not None) for c in plan.consumers], k, step):
-                b.emit(x)
-            if gemm is None:
-                self._release(b, slot)
-            else:  # the group just issued stays in flight: the one before is done, so is its slot
-                b.call("wgmma_wait", 1)
-                with b.if_(k > 0):
-                    self._release(b, self._slot(step + (plan.stages - 1)))
-        if gemm is not None:
-            b.emit(TileStmt(WaitWgmma(0), {}, self.span))
-            if plan.workers:  # the next tile needs the last slot too
-                with b.if_(plan.loop.extent > 0):
-                    self._release(b, self._slot(done + plan.loop.extent - 1))
-        return b.finish()
-
-    def _deferrable(self) -> TileStmt | None:
-        """The loop's gemm, if it is its last statement and nothing else in the loop touches its
-        result, or changes registers that it reads."""
-        last = self.plan.consumers[-1]
-        if type(last) is not TileStmt or last.op.name != "gemm":
-            return None
-        c = last.op.c.buffer  # type: ignore[attr-defined]
-        a = last.op.a.buffer  # type: ignore[attr-defined]
-        for x in self.plan.consumers[:-1]:
-            e = effects(x)
-            if e.touches(c) or _has_gemm(x):
-                return None
-            if a.is_fragment and any(w.buffer.root() is a.root() for w in e.writes):
-                return None
-        return last
-
-    def _release(self, b: Builder, slot: Expr) -> None:
-        """One thread of each group of readers says that all of them have read the slot."""
-        if self.readers == WARP:
-            b.call("sync_warp", 0xFFFFFFFF)
-        with b.if_(self.launch.thread_vars[0] % self.readers == 0):
-            b.call("mbar_arrive", address_of(self.empty, slot))
-
-
-def _loads(s: Stmt, staged: set[Buffer]) -> bool:
-    """Does `s` read a staged operand other than by a gemm?"""
-    if type(s) is TileStmt:
-        return s.op.name != "gemm" and any(a.buffer.root() in staged for a in effects(s).reads)
-    inner = [c for c in s.children if isinstance(c, Stmt)]
-    if inner:
-        return any(_loads(c, staged) for c in inner)
-    return any(a.buffer.root() in staged for a in effects(s).reads)
-
-
-def _has_gemm(s: Stmt) -> bool:
-    return any(type(x) is TileStmt and x.op.name == "gemm" for x in walk(s))
-
-
-def _pinned(s: Stmt, deferred: bool) -> Stmt:
-    """Gemms of the loop are wgmma's; a deferred one is waited for later."""
-
-    class Pin(Rewriter):
-        def visit_TileStmt(self, n: TileStmt) -> Stmt:
-            if n.op.name != "gemm":
-                return n
-            return TileStmt(
-                n.op, {**n.annotations, "lowering": "wgmma", "in_flight": int(deferred)}, n.span
-            )
-
-    return Pin().visit(s)
+            (loop,) = self.loops
+            b.emit(body(t * loop.extent))
+        return refresh(b.finish())
