@@ -95,6 +95,7 @@ from .hopper import (
     wgmma_mma,
     ws,
 )
+from .im2col import c2d_im2col, im2col
 from .kernel import (
     Kernel,
     get_block_binding,
@@ -199,6 +200,24 @@ from .reducers import (
     reducer_init,
     reducer_update,
 )
+from .registers import ldg as _ldg
+from .registers import (
+    ldg32,
+    ldg64,
+    ldg128,
+    ldg256,
+    lds32,
+    lds64,
+    lds128,
+    ptx_cp_async,
+    stg32,
+    stg64,
+    stg128,
+    stg256,
+    sts32,
+    sts64,
+    sts128,
+)
 from .rounding import (
     ieee_add,
     ieee_fdiv,
@@ -208,6 +227,15 @@ from .rounding import (
     ieee_fsqrt,
     ieee_mul,
     ieee_sub,
+)
+from .script import (
+    Shuffle,
+    attr,
+    call_intrin,
+    comm_reducer,
+    index_to_coordinates,
+    linear_index,
+    tvm_thread_allreduce,
 )
 from .tensor import (
     BufferAnnotation as Buffer,
@@ -280,12 +308,13 @@ Serial, Unroll = serial, unroll
 dtype = DType
 ptr = handle = DType("handle")
 ballot = ballot_sync
+call_pure_extern = call_extern
 
 # dtypes as attributes: T.float16, T.bfloat16x2, T.half, …
 globals().update({name: DType(name) for name in dtypes.NAMES})
 # approximate functions: T.__exp, …
 globals().update({f"__{name}": function for name, function in _FAST.items()})
-globals().update({"__ffs": _ffs, "__fns": _fns})
+globals().update({"__ffs": _ffs, "__fns": _fns, "__ldg": _ldg})
 
 _LAYOUTS = ("Layout", "Fragment")
 
@@ -323,6 +352,7 @@ __all__ = [
     "Select",
     "Serial",
     "SharedBuffer",
+    "Shuffle",
     "StridedTensor",
     "Tensor",
     "Unroll",
@@ -372,6 +402,7 @@ __all__ = [
     "atomic_min",
     "atomic_or",
     "atomic_store",
+    "attr",
     "ballot",
     "ballot_sync",
     "barrier_arrive",
@@ -380,7 +411,10 @@ __all__ = [
     "bitwise_not",
     "bitwise_or",
     "bitwise_xor",
+    "c2d_im2col",
     "call_extern",
+    "call_intrin",
+    "call_pure_extern",
     "cast",
     "cdiv",
     "ceil",
@@ -388,6 +422,7 @@ __all__ = [
     "clamp",
     "clear",
     "clz",
+    "comm_reducer",
     "const",
     "copy",
     "copysign",
@@ -446,13 +481,23 @@ __all__ = [
     "ieee_mul",
     "ieee_sub",
     "if_then_else",
+    "im2col",
     "import_source",
     "inc_max_nreg",
+    "index_to_coordinates",
     "infinity",
     "inline",
     "isfinite",
     "isinf",
     "isnan",
+    "ldg32",
+    "ldg64",
+    "ldg128",
+    "ldg256",
+    "lds32",
+    "lds64",
+    "lds128",
+    "linear_index",
     "log",
     "log1p",
     "log2",
@@ -488,6 +533,7 @@ __all__ = [
     "print",
     "ptr",
     "ptx_commit_group",
+    "ptx_cp_async",
     "ptx_wait_group",
     "reduce",
     "reduce_absmax",
@@ -521,6 +567,13 @@ __all__ = [
     "sin",
     "sinh",
     "sqrt",
+    "stg32",
+    "stg64",
+    "stg128",
+    "stg256",
+    "sts32",
+    "sts64",
+    "sts128",
     "sub2",
     "symbolic",
     "sync_threads",
@@ -540,6 +593,7 @@ __all__ = [
     "trunc",
     "truncdiv",
     "truncmod",
+    "tvm_thread_allreduce",
     "tvm_warp_shuffle",
     "tvm_warp_shuffle_down",
     "tvm_warp_shuffle_up",

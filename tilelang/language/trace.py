@@ -75,6 +75,7 @@ class LaunchInfo:
     threads: tuple[int, int, int]
     annotations: dict[str, Any] = field(default_factory=dict)
     generator: Any = None  # of the random numbers of each thread, see `random`
+    reducer: Any = None  # of the reductions over threads, see `script`
 
 
 class StopTrace(BaseException):

@@ -42,7 +42,6 @@ UNSUPPORTED: dict[str, str] = {
     **dict.fromkeys(
         [
             "copy_cluster",
-            "ptx_cp_async",
             "cp_async_barrier_noinc",
             "create_tma_descriptor",
             "tma_load",
@@ -82,36 +81,12 @@ UNSUPPORTED: dict[str, str] = {
         "thread-block clusters are not supported yet; use T.Kernel without cluster_dims",
     ),
     **dict.fromkeys(
-        [
-            "ldg32",
-            "ldg64",
-            "ldg128",
-            "ldg256",
-            "stg32",
-            "stg64",
-            "stg128",
-            "stg256",
-            "lds32",
-            "lds64",
-            "lds128",
-            "sts32",
-            "sts64",
-            "sts128",
-        ],
-        "vector accesses are made by the compiler; use T.copy or T.vectorized",
-    ),
-    **dict.fromkeys(
         ["sync_grid", "sync_global"],
         "a barrier of the whole grid is not supported yet; use two T.Kernel in one function",
     ),
     **dict.fromkeys(
-        ["gemm_sp", "wgmma_gemm_sp", "tcgen05_gemm_sp", "im2col", "c2d_im2col"],
+        ["gemm_sp", "wgmma_gemm_sp", "tcgen05_gemm_sp"],
         "it is not supported yet",
-    ),
-    **dict.fromkeys(
-        ["comm_reducer", "tvm_thread_allreduce"],
-        "reduce a fragment with T.reduce_sum, T.reduce_max, ..., or one value per lane of a warp "
-        "with T.warp_reduce_sum, T.warp_reduce_max, ...",
     ),
     **dict.fromkeys(
         ["reduce_any", "reduce_all"],
@@ -120,7 +95,6 @@ UNSUPPORTED: dict[str, str] = {
     **dict.fromkeys(
         [
             "launch_thread",
-            "attr",
             "sblock",
             "reads",
             "writes",
@@ -131,11 +105,6 @@ UNSUPPORTED: dict[str, str] = {
             "Then",
             "Else",
             "While",
-            "Shuffle",
-            "call_intrin",
-            "call_pure_extern",
-            "index_to_coordinates",
-            "linear_index",
             "CUDASourceCodeKernel",
             "WSSchedule",
             "WSRole",
@@ -144,7 +113,6 @@ UNSUPPORTED: dict[str, str] = {
             "WSOpRef",
             "WSSync",
             "PartialFragment",
-            "__ldg",
             "get_cluster_id",
         ],
         "it is not supported yet",
