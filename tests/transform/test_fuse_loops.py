@@ -256,3 +256,58 @@ def test_random_nests_have_the_right_arrays() -> None:
         before = arrays(made.n)
         after = results(made.function(), made.n, CPU, PASSES)
     assert any((x != y).any() for x, y in zip(before, after, strict=True))
+
+
+def turned(n: int = 32) -> PrimFunc:
+    """One of the merged statements cannot be a vector: its neighbours still are."""
+
+    @T.prim_func
+    def main(
+        A: T.Tensor((n, n), "float32"),
+        B: T.Tensor((n, n), "float32"),
+        C: T.Tensor((n, n), "float32"),
+    ):
+        with T.Kernel(1, threads=32):
+            for i, j in T.Parallel(n, n):
+                B[i, j] = A[i, j] + 1.0
+            for i, j in T.Parallel(n, n):
+                C[j, i] = A[i, j] * 2.0
+
+    return main
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_statement_that_is_no_vector_stands_alone(target: str) -> None:
+    with session():
+        assert loops(merged(turned())) == 1
+    text = tilelang.lower(turned(), CPU).kernel_source
+    assert "fadd <16 x float>" in text
+    a = np.random.default_rng(2).integers(-9, 9, (32, 32)).astype(np.float32)
+    b, c = np.empty_like(a), np.empty_like(a)
+    with Target(target):
+        tilelang.compile(turned())(a, b, c)
+    np.testing.assert_array_equal(b, a + 1)
+    np.testing.assert_array_equal(c, a.T * 2)
+
+
+def reordered(n: int = 64) -> PrimFunc:
+    """The same element, spelled in two ways."""
+
+    @T.prim_func
+    def main(A: T.Tensor((4, n), "float32"), B: T.Tensor((4, n), "float32")):
+        with T.Kernel(1, threads=32):
+            x = T.alloc_shared((8, n), "float32")
+            for k in T.serial(2):
+                for i, j in T.Parallel(2, n):
+                    x[k * 4 + i, j] = A[i + k * 2, j] + 1.0
+                for i, j in T.Parallel(2, n):
+                    x[i + k * 4, j] = x[i + k * 4, j] * 2.0
+                for i, j in T.Parallel(2, n):
+                    B[k * 2 + i, j] = x[i + k * 4, j]
+
+    return main
+
+
+def test_equal_indices_in_two_spellings_are_one_place() -> None:
+    text = tilelang.lower(reordered(), CPU).kernel_source
+    assert "fmul <16 x float>" in text

@@ -16,9 +16,9 @@ row by row, and nothing else uses, one row is left, which stays in the first cac
 from __future__ import annotations
 
 from collections import Counter
-from operator import is_
 from typing import Any
 
+from tilelang.arith import Facts
 from tilelang.ir import (
     Alloc,
     Buffer,
@@ -100,6 +100,7 @@ class _Forward(_OfTiles):
     def __init__(self, body: Stmt, overlapping: frozenset[Buffer]) -> None:
         super().__init__(body, overlapping)
         self.gone: set[Buffer] = set()
+        self.facts = Facts()
 
     def visit_For(self, s: For) -> Stmt:
         stmts = flatten(s.body)
@@ -137,10 +138,13 @@ class _Forward(_OfTiles):
             ):
                 return None
             for b, indices in info.places:
-                if b.root() is tile and not all(map(is_, indices, source.indices)):
+                if b.root() is tile and not self.same(indices, source.indices):
                     return None
         value = _Value(tile, source.value)
         return [value.visit(s) if n in readers else s for n, s in enumerate(rest)]
+
+    def same(self, a: tuple[Expr, ...], b: tuple[Expr, ...]) -> bool:
+        return all(i is j or self.facts.equal(i, j) for i, j in zip(a, b, strict=True))
 
     def visit_Seq(self, s: Seq) -> Stmt:
         kept = [x for x in s.stmts if not (type(x) is Alloc and x.buffer in self.gone)]

@@ -71,7 +71,8 @@ def distribution(stmts: Sequence[Stmt], var: Var, extent: Any, facts: Facts) -> 
     for s in stmts:
         for a in _accesses(s):
             of_root = places.setdefault(a.buffer.root(), {})
-            place = of_root.setdefault((a.buffer, a.indices), _Place(a.buffer, a.indices))
+            key = (a.buffer, *(_spelled(i, lanes) for i in a.indices))
+            place = of_root.setdefault(key, _Place(a.buffer, a.indices))
             place.users[a.stmt] = None
             if a.writes:
                 place.writers[a.stmt] = None
@@ -84,6 +85,14 @@ def distribution(stmts: Sequence[Stmt], var: Var, extent: Any, facts: Facts) -> 
             if not _disjoint(x, y, lanes):
                 in_order.update(_together(x, y))
     return in_order
+
+
+def _spelled(index: Expr, lanes: Lanes) -> Any:
+    """The same for equal indices: `i + 8` and `8 + i`."""
+    if not index.dtype.is_int or index.dtype.lanes != 1:
+        return index
+    sum_ = lanes.facts.linear(index)
+    return frozenset(sum_.terms.items()), sum_.const
 
 
 def _together(x: _Place, y: _Place) -> Iterable[Stmt]:

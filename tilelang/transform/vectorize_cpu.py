@@ -53,6 +53,8 @@ from tilelang.ir import (
     logical_not,
     maximum,
     minimum,
+    refresh,
+    seq,
     substitute,
     walk,
 )
@@ -77,19 +79,51 @@ def vectorize(loop: For, facts: Facts, ctx: PassContext) -> Stmt:
     try:
         lane, stmts = from_zero(loop)
         in_order = distribution(stmts, lane, loop.extent, facts)
-        whole = Lanes(facts, lane, loop.extent)
-        free = bool(loop.annotations.get("reassociate"))
-        reductions = _reductions(stmts, in_order, whole, free)
-        lanes = ctx.target.vector_bits // _widest(stmts)
-        if extent is not None:
-            lanes = min(lanes, 1 << (extent.bit_length() - 1))
-        b = Builder(loop.span)
-        strip = _Strip(b, lane, lanes, facts, reductions)
-        strip.split(stmts, const(0, lane.dtype), loop.extent, 0)
     except NotStraight as why:
         ctx.note(f"loop over {loop.var.name} is not vectorised: {why}")
         return plain
-    return b.finish()
+    make = _Vectors(loop, lane, in_order, facts, ctx)
+    try:
+        return make.vectors(stmts)
+    except NotStraight as why:
+        ctx.note(f"loop over {loop.var.name} is not vectorised as a whole: {why}")
+        return plain if len(stmts) < 2 else seq([make.one(s) for s in stmts])
+
+
+class _Vectors:
+    """Statements of a loop, which may be executed one after the other, each for all lanes."""
+
+    def __init__(
+        self, loop: For, lane: Var, in_order: set[Stmt], facts: Facts, ctx: PassContext
+    ) -> None:
+        self.loop, self.lane, self.in_order = loop, lane, in_order
+        self.facts, self.ctx = facts, ctx
+
+    def vectors(self, stmts: list[Stmt]) -> Stmt:
+        """All in one loop. Raises NotStraight."""
+        loop, lane = self.loop, self.lane
+        extent = const_int(loop.extent)
+        whole = Lanes(self.facts, lane, loop.extent)
+        free = bool(loop.annotations.get("reassociate"))
+        in_order = self.in_order.intersection(stmts)
+        reductions = _reductions(stmts, in_order, whole, free)
+        lanes = self.ctx.target.vector_bits // _widest(stmts)
+        if extent is not None:
+            lanes = min(lanes, 1 << (extent.bit_length() - 1))
+        b = Builder(loop.span)
+        strip = _Strip(b, lane, lanes, self.facts, reductions)
+        strip.split(stmts, const(0, lane.dtype), loop.extent, 0)
+        return b.finish()
+
+    def one(self, s: Stmt) -> Stmt:
+        """A loop of its own."""
+        try:
+            return refresh(self.vectors([s]))
+        except NotStraight:
+            loop, lane = self.loop, Var(self.lane.name, self.lane.dtype)
+            body = substitute(s, {self.lane: lane})
+            start = const(0, lane.dtype)
+            return For(lane, start, loop.extent, body, "serial", loop.annotations, loop.span)
 
 
 def _widest(stmts: list[Stmt]) -> int:
