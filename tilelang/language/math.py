@@ -337,7 +337,9 @@ def cast(
             "leave them out: conversions round to nearest even",
             OptionError,
         )
-    return ir.cast(operand(value, "T.cast"), as_dtype(dtype, "T.cast"))
+    number = plain(value)  # one that is to be float64 is never float32
+    given = number if isinstance(number, float) else operand(value, "T.cast")
+    return ir.cast(given, as_dtype(dtype, "T.cast"))
 
 
 def Cast(dtype: Any, value: Any) -> Expr:
