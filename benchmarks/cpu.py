@@ -254,34 +254,10 @@ def disk_hit_bare(target: str) -> dict[str, float]:
 
 
 def call_overhead() -> dict[str, float]:
-    """Microseconds per call with four checked torch tensors on the CPU; of a tvm-ffi function that
-    does nothing with them, and of a torch call."""
-    import torch
-    import tvm_ffi
-    from launch import small
+    """Microseconds per call on the CPU: see launch.py."""
+    from launch import cpu_costs
 
-    from tilelang.target import Target
-
-    with Target("llvm"):
-        kernel = small()
-    tensors = [torch.zeros(64) for _ in range(4)]
-    a, b, _, d = tensors
-    kernel(*tensors)
-    nothing = tvm_ffi.get_global_func("testing.nop")
-
-    def per_call(f: Callable[[], Any]) -> float:
-        start = time.perf_counter()
-        for _ in range(20000):
-            f()
-        return (time.perf_counter() - start) / 20000 * 1e6
-
-    calls: dict[str, Callable[[], Any]] = {
-        "ours": lambda: kernel(*tensors),
-        "nothing": lambda: nothing(*tensors),
-        "torch": lambda: torch.add(a, b, out=d),
-    }
-    rounds = [{name: per_call(f) for name, f in calls.items()} for _ in range(15)]
-    return {name: min(r[name] for r in rounds) for name in calls}
+    return cpu_costs()
 
 
 def import_time() -> dict[str, float]:
@@ -340,6 +316,7 @@ def bars() -> list[Bar]:
     """Every bar that this machine can measure; printed as they come."""
     sys.path.insert(0, str(ROOT))
     import gemm
+    from launch import CPU_BARS, kept
 
     from tilelang.target.detect import cuda_devices
 
@@ -378,8 +355,10 @@ def bars() -> list[Bar]:
         note = f"processor {h['hit cpu']:.0f} ms; with all imports {h['bare cpu']:.0f} ms"
         add(f"disk-cache hit in a new process, {target}", h["hit"], "ms", 30, note=note)
     c = repeated("call_overhead")
-    note = f"tvm-ffi no-op {c['nothing']:.2f} us, torch.add(a, b, out=c) {c['torch']:.2f} us"
-    add("call with 4 checked tensors, tvm_ffi on CPU", c["ours"], "us", 1.0, note=note)
+    beside = ("tvm-ffi no-op, 4 tensors", "torch.add(a, b, out=c)", "torch.empty")
+    note = ", ".join(f"{name} {c[name]:.2f} us" for name in beside)
+    for what, us, limit in kept(c, CPU_BARS):
+        add(f"call on CPU: {what}", us, "us", limit, note=note)
     i = repeated("import_time")
     note = f"numpy alone: {i['numpy']:.0f} ms" + ("; torch was imported" if i["torch"] else "")
     add("import tilelang, tilelang.language", i["import"], "ms", 150, note=note)

@@ -147,13 +147,14 @@ class _Writer:
         ]
 
     def kind(self, i: int, p: ParamSpec) -> str:
-        """Class, dtype and rank; for a scalar its range."""
+        """Class, dtype and, for unpacking, the rank; for a scalar its range."""
         if p.kind == "tensor":
             if p.strides is not None or DType(p.dtype).bits < 8 or p.align > 1:
                 raise _TooHard
             self.names[f"dtype{i}"] = DType(p.dtype).as_torch()
             same = f"p{i}.__class__ is Tensor and p{i}.dtype is dtype{i}"
-            return f"{same} and p{i}.dim() == {len(p.shape)}"
+            unpacked = any(isinstance(s, str) for s in p.shape)  # else the whole shape is compared
+            return f"{same} and p{i}.dim() == {len(p.shape)}" if unpacked else same
         dtype = DType(p.dtype)
         if p.kind == "pointer" or (dtype.is_float and dtype.bits < 32):
             raise _TooHard
