@@ -62,6 +62,7 @@ from tilelang.ir import (
 from .distribution import distribution
 from .lanes import Known, Lanes, NotStraight, conditions, from_zero
 from .manager import PassContext
+from .summary import statements
 
 _STRAIGHT_LINE = 4  # vectors that are written out instead of looped over
 _MOST_SPLITS = 4
@@ -105,7 +106,7 @@ class _Vectors:
         extent = const_int(loop.extent)
         whole = Lanes(self.facts, lane, loop.extent)
         free = bool(loop.annotations.get("reassociate"))
-        in_order = self.in_order.intersection(stmts)
+        in_order = self.in_order.intersection(x for s in stmts for x in statements(s))
         reductions = _reductions(stmts, in_order, whole, free)
         lanes = self.ctx.target.vector_bits // _widest(stmts)
         if extent is not None:
