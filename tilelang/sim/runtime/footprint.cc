@@ -89,9 +89,12 @@ void Footprint::merge_page(uintptr_t base, Page& mine, const Page& other, Footpr
 }
 
 FootprintConflict Footprint::merge(const Footprint& other) {
+  std::vector<uintptr_t> numbers;  // in order, so that the report names the first byte
+  for (const auto& [number, page] : other.pages_) numbers.push_back(number);
+  std::sort(numbers.begin(), numbers.end());
   FootprintConflict out;
-  for (const auto& [number, page] : other.pages_)
-    merge_page(number * kPageBytes, page_at(number), *page, out);
+  for (uintptr_t number : numbers)
+    merge_page(number * kPageBytes, page_at(number), *other.pages_.at(number), out);
   return out;
 }
 

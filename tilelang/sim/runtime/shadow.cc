@@ -123,13 +123,27 @@ void Shadow::split(Page& page, size_t begin) {
   cell.split = true;
 }
 
-Tick& Shadow::Crowd::tick(Agent agent) {
-  const unsigned slot = slot_of(agent), local = local_of(agent);
-  auto at = std::find_if(blocks.begin(), blocks.end(),
-                         [&](const auto& block) { return block.first == slot; });
-  if (at == blocks.end()) at = blocks.insert(at, {slot, {}});
-  if (at->second.size() <= local) at->second.resize(local + 1u);
-  return at->second[local];
+Shadow::Crowd::Reads& Shadow::Crowd::other(unsigned block) {
+  auto at = std::find_if(others.begin(), others.end(),
+                         [&](const auto& entry) { return entry.first == block; });
+  if (at == others.end()) at = others.insert(at, {block, {}});
+  return at->second;
+}
+
+Shadow::Reader Shadow::Crowd::unordered(const Actor& actor) const {
+  const auto search = [&](unsigned block, const Reads& of_block) {
+    for (unsigned local = 0; local < of_block.size(); ++local) {
+      const Agent agent = block << kLocalBits | local;
+      const Read& read = of_block[local];
+      if (read.tick && !actor.relies_on(agent, read.tick))
+        return Reader{read.tick, read.site, agent};
+    }
+    return Reader{};
+  };
+  Reader found = search(slot, reads);
+  for (size_t i = 0; i < others.size() && !found.tick; ++i)
+    found = search(others[i].first, others[i].second);
+  return found;
 }
 
 uint32_t Shadow::new_crowd() {
@@ -139,7 +153,8 @@ uint32_t Shadow::new_crowd() {
   }
   const uint32_t crowd = free_crowds_.back();
   free_crowds_.pop_back();
-  crowds_[crowd - 1].blocks.clear();
+  crowds_[crowd - 1].reads.clear();  // their memory is kept
+  crowds_[crowd - 1].others.clear();
   return crowd;
 }
 
@@ -179,8 +194,7 @@ bool Shadow::touch_read(Cell& cell, Access& access) {
 // need not be kept: whatever is ordered after this read is ordered after it.
 void Shadow::add_reader(Cell& cell, const Actor& actor) {
   if (cell.crowd) {
-    crowds_[cell.crowd - 1].tick(actor.agent) = actor.tick;
-    cell.reader[0] = {actor.tick, actor.site, actor.agent};
+    crowds_[cell.crowd - 1].put(actor.agent, actor.tick, actor.site);
     return;
   }
   int kept = 0;
@@ -195,8 +209,9 @@ void Shadow::add_reader(Cell& cell, const Actor& actor) {
     return;
   }
   cell.crowd = new_crowd() & 0xffffff;
-  for (const Reader& reader : cell.reader)
-    crowds_[cell.crowd - 1].tick(reader.agent) = reader.tick;
+  Crowd& crowd = crowds_[cell.crowd - 1];
+  crowd.slot = slot_of(actor.agent);
+  for (const Reader& reader : cell.reader) crowd.put(reader.agent, reader.tick, reader.site);
   add_reader(cell, actor);
 }
 
@@ -210,13 +225,11 @@ bool Shadow::touch_write(Cell& cell, Access& access) {
     }
   }
   if (cell.crowd) {
-    for (const auto& [slot, ticks] : crowds_[cell.crowd - 1].blocks)
-      for (unsigned local = 0; local < ticks.size(); ++local) {
-        const Agent agent = slot << kLocalBits | local;
-        if (!ticks[local] || actor.relies_on(agent, ticks[local])) continue;
-        access.conflict = {Fault::kWriteAfterRead, agent, cell.reader[0].site, 0};
-        return false;
-      }
+    const Reader reader = crowds_[cell.crowd - 1].unordered(actor);
+    if (reader.tick) {
+      access.conflict = {Fault::kWriteAfterRead, reader.agent, reader.site, 0};
+      return false;
+    }
     drop_crowd(cell);
   } else {
     for (int i = 0; i < cell.readers; ++i) {

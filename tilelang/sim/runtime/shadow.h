@@ -127,8 +127,24 @@ class Shadow {
   size_t used_pages_ = 0;
   // Readers of a cell, by block and number in it.
   struct Crowd {
-    std::vector<std::pair<unsigned, std::vector<Tick>>> blocks;
-    Tick& tick(Agent agent);
+    struct Read {
+      Tick tick;
+      Site site;
+    };
+    using Reads = std::vector<Read>;
+    unsigned slot = 0;  // of most readers
+    Reads reads;
+    std::vector<std::pair<unsigned, Reads>> others;
+
+    void put(Agent agent, Tick tick, Site site) {
+      Reads& of_block = slot_of(agent) == slot ? reads : other(slot_of(agent));
+      const unsigned local = local_of(agent);
+      if (of_block.size() <= local) of_block.resize((local | 31) + 1u);
+      of_block[local] = {tick, site};
+    }
+    Reads& other(unsigned block);
+    // A reader that the actor does not rely on; tick 0 if there is none.
+    Reader unordered(const Actor& actor) const;
   };
   std::vector<Crowd> crowds_;
   std::vector<uint32_t> free_crowds_;
