@@ -201,7 +201,6 @@ def _doc(row: Field[Any]) -> str:
 
 
 # Knobs that are parsed and have no effect yet, and why: whoever sets one is told.
-_NO_TUNER = "there is no autotuner yet"
 _USE_DUMP = "use TILELANG_DUMP=all, and TILELANG_DUMP_DIR for files"
 _NO_FILES = "compilers use the system's temporary directory and leave nothing there"
 _NOT_YET: Mapping[str, str] = {
@@ -210,10 +209,6 @@ _NOT_YET: Mapping[str, str] = {
     "bounds_warning": "accesses that may be out of bounds are guarded, without a warning",
     "race_check": "races are found by the target cuda-sim",
     "TILELANG_ENABLE_DATA_RACE_CHECK": "races are found by the target cuda-sim",
-    "TILELANG_AUTO_TUNING_DISABLE_CACHE": _NO_TUNER,
-    "TILELANG_AUTO_TUNING_CPU_UTILITIES": _NO_TUNER,
-    "TILELANG_AUTO_TUNING_CPU_COUNTS": _NO_TUNER,
-    "TILELANG_AUTO_TUNING_MAX_CPU_COUNT": _NO_TUNER,
     "TILELANG_PASS_DIFF": _USE_DUMP,
     "TILELANG_PASS_DIFF_OUTPUT": _USE_DUMP,
     "TL_LOWER_TRACE": _USE_DUMP,

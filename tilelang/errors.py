@@ -53,6 +53,7 @@ __all__ = [
     "TargetError",
     "TileError",
     "ToolchainError",
+    "TuningError",
     "TypeMismatchError",
     "did_you_mean",
     "error_codes",
@@ -377,6 +378,12 @@ class SimulatorError(TileError, RuntimeError):
 
     family = "TL13"
     kind: str = ""
+
+
+class TuningError(TileError, RuntimeError):
+    """No configuration of a tuned function compiles, gives the right results, and ends in time."""
+
+    family = "TL14"
 
 
 class InternalError(TileError, RuntimeError):

@@ -236,7 +236,20 @@ class JITImpl:
             _write_debug_files(self.debug_root_path, func, kernel)
         return kernel
 
+    def with_pass_configs(self, pass_configs: Mapping[str, Any]) -> JITImpl:
+        """The same function, compiled with other settings."""
+        return JITImpl(
+            self.func, self.out_idx, self.execution_backend, self.target, self.target_host,
+            self.verbose, pass_configs, self.debug_root_path, self.compile_flags, self.lazy_jit,
+            self._outer,
+        )  # fmt: skip
+
     # ------------------------------------------------------------------------------ eager
+
+    def runtime_arguments(self, *args: Any, **kwargs: Any) -> list[Any]:
+        """Of a call of an eager function: what the kernel gets, None for what was left out."""
+        self.initialize_jit_mode()
+        return self._eager_key(args, kwargs)[3]
 
     def _call_eager(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         compile_time, consts, metas, runtime = self._eager_key(args, kwargs)

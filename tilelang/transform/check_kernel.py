@@ -73,8 +73,6 @@ def _buffers(func: PrimFunc) -> list[Buffer]:
     return [p for p in func.params if isinstance(p, Buffer)]
 
 
-
-
 @dataclass(frozen=True)
 class _Place:
     """What exists at a statement. parallel: the `T.Parallel` around it, if any; symbolic: its

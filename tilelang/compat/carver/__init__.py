@@ -6,8 +6,8 @@ from __future__ import annotations
 from tilelang.compat._refused import Refused
 
 _HELP = (
-    "templates propose tile sizes to an autotuner, which is not there yet: choose them, and "
-    "compare with kernel.get_profiler().do_bench()"
+    "templates propose tile sizes for known programs: choose some, and have them compared by "
+    "@tilelang.autotune(configs=[...])"
 )
 _NAMES = (
     "ConvTemplate", "ElementwiseTemplate", "FlashAttentionTemplate", "GEMVTemplate",
