@@ -79,17 +79,87 @@ def test_opcheck(out_idx: Any) -> None:
     torch.library.opcheck(kernel.adapter.op, args)
 
 
+def several(**kwargs: Any) -> Any:
+    n = T.dynamic("n")
+
+    @T.prim_func
+    def main(
+        P: T.Tensor((2, n), "int32"),
+        A: T.Tensor((n,), "float32"),
+        s: T.float32,
+        Q: T.Tensor((n,), "float32"),
+    ):
+        with T.Kernel(T.ceildiv(n, 16), threads=32) as bx:
+            for i in T.Parallel(16):
+                Q[bx * 16 + i] = A[bx * 16 + i] * s
+                P[0, bx * 16 + i] = T.cast(A[bx * 16 + i], "int32")
+                P[1, bx * 16 + i] = 7
+
+    return tilelang.compile(main, target="llvm", execution_backend="torch", **kwargs)
+
+
+def test_opcheck_of_several_outputs_and_of_none() -> None:
+    op = several(out_idx=[3, 0]).adapter.op
+    torch.library.opcheck(op, (torch.rand(5), 2.0))
+    in_place = (torch.zeros(2, 5, dtype=torch.int32), torch.rand(5), 2.0, torch.zeros(5))
+    torch.library.opcheck(several().adapter.op, in_place)
+
+
+@tilelang.jit(target="llvm", execution_backend="torch")
+def added(A, B):
+    N = T.const("N")
+    A: T.Tensor((N,), "float32")
+    B: T.Tensor((N,), "float32")
+    C = T.empty((N,), "float32")
+    D = T.empty((N,), "float32")
+    with T.Kernel(T.ceildiv(N, 16), threads=32) as bx:
+        for i in T.Parallel(16):
+            C[bx * 16 + i] = A[bx * 16 + i] + B[bx * 16 + i]
+            D[bx * 16 + i] = A[bx * 16 + i] * B[bx * 16 + i]
+    return C, D
+
+
+def one_output(x: Any) -> Any:
+    return KERNELS["scale"](x.reshape(2, -1) * 2, 3.0) + 1
+
+
+def by_name(x: Any) -> Any:
+    q, p = KERNELS["several"](s=3.0, A=x * 2)
+    return q + 1, p * 2
+
+
+def in_place(x: Any) -> Any:
+    p, q = torch.zeros(2, x.shape[0], dtype=torch.int32), torch.zeros_like(x)
+    KERNELS["in place"](p, x, Q=q, s=2.0)
+    return p + 1, q * 2
+
+
+def eager(x: Any) -> Any:
+    c, d = added(x, B=x + 1)
+    return c * 2, d
+
+
+KERNELS: dict[str, Any] = {}
+
+
+@pytest.mark.parametrize("program", [one_output, by_name, in_place, eager])
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+def test_under_torch_compile(program: Any, dynamic: bool) -> None:
+    """In one graph: kernels by position and by name, with and without outputs, eager functions."""
+    KERNELS.update({"scale": scale(), "several": several(out_idx=[3, 0]), "in place": several()})
+    want = {n: program(torch.arange(float(n))) for n in (6, 8)}
+    torch._dynamo.reset()
+    graph = torch.compile(program, fullgraph=True, dynamic=dynamic, backend="aot_eager")
+    for n, result in want.items():
+        torch.testing.assert_close(graph(torch.arange(float(n))), result)
+
+
 @pytest.mark.slow
-def test_under_torch_compile() -> None:
-    kernel = scale()
-
-    @torch.compile(fullgraph=True, dynamic=True, backend="aot_eager")
-    def program(x: Any) -> Any:
-        return kernel(x * 2, 3.0) + 1
-
-    for m, n in ((4, 6), (5, 8)):
-        x = torch.rand(m, n)
-        torch.testing.assert_close(program(x), x[:, ::2] * 6 + 1)
+def test_under_torchs_own_compiler() -> None:
+    KERNELS.update({"several": several(out_idx=[3, 0])})
+    graph = torch.compile(by_name, fullgraph=True)
+    x = torch.arange(20.0)
+    torch.testing.assert_close(graph(x), by_name(x))
 
 
 def test_derivative() -> None:

@@ -6,14 +6,17 @@ from __future__ import annotations
 
 import ctypes
 import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tilelang.codegen.host import host_c, host_llvm, needed_alignment
+from tilelang.codegen.host_python import host_python, python_entry
 from tilelang.config import Options
 from tilelang.engine import DeviceModule, HostModule
 from tilelang.ir import (
@@ -31,7 +34,10 @@ from tilelang.ir import (
     ceildiv,
     const,
 )
+from tilelang.jit.adapter import native
 from tilelang.jit.adapter.cython import Launch as Launch_
+from tilelang.jit.adapter.exchange import ExchangeTable
+from tilelang.jit.adapter.native import native_function
 from tilelang.jit.adapter.tvm_ffi import load_entry
 from tilelang.runtime import cuda_driver, dlpack, llvm_jit
 from tilelang.runtime import tvm_ffi as ffi
@@ -212,12 +218,15 @@ class Extension:
         self.stream_of = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_int] * 2, ctypes.c_void_p)(
             stream_of
         )
+        functions = (self.tensor_of, self.stream_of)
+        addresses = [ctypes.cast(f, ctypes.c_void_p).value or 0 for f in functions]
+        self.table = ExchangeTable(*addresses)
         extension.attach_frameworks()
         shared = extension._shared(extension.launcher())
         for name, value in (
             ("tensor_type", id(_FakeTensor)),
-            ("tensor_of", ctypes.cast(self.tensor_of, ctypes.c_void_p).value),
-            ("stream_of", ctypes.cast(self.stream_of, ctypes.c_void_p).value),
+            ("tensor_of", self.table.tensor_of),
+            ("stream_of", self.table.stream_of),
         ):
             monkeypatch.setattr(shared, name, value)
 
@@ -226,6 +235,7 @@ class Extension:
 
         monkeypatch.setattr(launch, "view_of", view)
         monkeypatch.setattr(cython, "view_of", view)
+        monkeypatch.setattr(native, "view_of", view)
         monkeypatch.setattr(python_launch, "_current_of_torch", lambda device: 77)
 
     def __call__(self, program: HostProgram, cubin: bytes = CUBIN) -> Launch_:
@@ -238,7 +248,7 @@ def extension(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> Extension:
     return Extension(monkeypatch)
 
 
-@pytest.fixture(params=["llvm", "c", "python", "cython"])
+@pytest.fixture(params=["llvm", "c", "python", "cython", "nvrtc"])
 def run(request: pytest.FixtureRequest, fake: Fake, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Program -> callable, by the generated entry or by the Python launcher."""
 
@@ -266,7 +276,19 @@ def run(request: pytest.FixtureRequest, fake: Fake, monkeypatch: pytest.MonkeyPa
     def by_extension(program: HostProgram) -> Callable[..., Any]:
         return Extension(monkeypatch)(program).function
 
-    return {"python": by_python, "cython": by_extension}.get(request.param, by_entry)
+    def by_native(program: HostProgram) -> Callable[..., Any]:
+        extension = Extension(monkeypatch)
+        monkeypatch.setattr(native, "exchange_table", lambda torch: extension.table)
+        monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(Tensor=_FakeTensor))
+        text = host_python(program, SM90)
+        code = llvm_jit.compile_module(text)
+        module = HostModule("llvm", text, python_entry(program.name), code)
+        module.import_module(DeviceModule("cuda", "", "sm_90a", CUBIN))
+        spec = call_spec(program, needed_alignment(program, SM90))
+        return native_function(module, spec, PythonLauncher(spec, CudaDevice(CUBIN)), SM90)
+
+    ways = {"python": by_python, "cython": by_extension, "nvrtc": by_native}
+    return ways.get(request.param, by_entry)
 
 
 def args_device(args: tuple[Any, ...]) -> int:

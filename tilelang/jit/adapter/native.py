@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tilelang.codegen.host_cuda import state_name
+from tilelang.codegen.host_cuda import STATE, state_name
 from tilelang.codegen.host_python import PYTHON_STATE, host_python, python_entry
 from tilelang.engine import HostModule
 from tilelang.engine.backends import compile_llvm
@@ -98,6 +98,7 @@ class _NativeCall:
         self._launcher = launcher
         self._on_cuda = on_cuda
         self._attached = False
+        self._cuda_state = 0
         names = [module.entry, f"{module.entry}_python_state"]
         if on_cuda:
             names.append(state_name(module.entry))
@@ -106,7 +107,7 @@ class _NativeCall:
         get = ctypes.CFUNCTYPE(ctypes.c_void_p)
         self._state: int = get(self._code.address(names[1]))()
         if on_cuda:
-            self._cuda_state: int = get(self._code.address(names[2]))()
+            self._cuda_state = get(self._code.address(names[2]))()
             cubin = module.imported_modules[0].binary or b""
             self._cuda = CudaState(cubin, spec, report=lambda message: None)
         self._slow = self.slow  # one object: native code holds its address
@@ -122,25 +123,32 @@ class _NativeCall:
         )
 
     def slow(self, *args: Any, **named: Any) -> None:
-        """A call that native code has handed back. The next one like it may be quick."""
+        """A call that native code has handed back."""
         if named:
-            args = by_position(self._spec, args, named)
-        self._launcher(*args)
-        self._attach_torch()
-        if self._on_cuda:
-            for x in args:
-                view = view_of(x)
-                if view is not None and view.device[0] == CUDA:
-                    self._cuda.fill(self._cuda_state, view.device[1])
-                    break
+            self.function(*by_position(self._spec, args, named))
+        elif self._attach_torch() or self._load(args):
+            self.function(*args)
+        else:
+            self._launcher(*args)
 
-    def _attach_torch(self) -> None:
-        """Tells native code how to read torch tensors, once torch is there."""
+    def _load(self, args: Sequence[Any]) -> bool:
+        """Loads the kernels on the device of the tensors, if it is new."""
+        views = (view_of(x) for x in args) if self._on_cuda else ()
+        device = next((v.device[1] for v in views if v is not None and v.device[0] == CUDA), -1)
+        ready = self._cuda_state + STATE["ready"] + device if device >= 0 else 0
+        if not ready or ctypes.c_int8.from_address(ready).value:
+            return False
+        self._cuda.fill(self._cuda_state, device)
+        return True
+
+    def _attach_torch(self) -> bool:
+        """Tells native code how to read torch tensors, if there is a torch and it does not know."""
         torch = sys.modules.get("torch")
         table = None if self._attached else exchange_table(torch)
         if table is None or torch is None:
-            return
+            return False
         self._attached = True
         put(self._state + PYTHON_STATE["dltensor_from"], table.tensor_of)
         put(self._state + PYTHON_STATE["current_stream"], table.stream_of)
         put(self._state + PYTHON_STATE["tensor_type"], id(torch.Tensor))
+        return True
