@@ -91,7 +91,8 @@ class CudaLaunches:
         for m in (arg for arg in kernel.args if isinstance(arg, TensorMap)):
             for e in (*m.dims, *m.strides):  # before the branch: later launches may use them too
                 a.exprs(e)
-        self._prepare(a)
+        if kernel.attrs.get("context", self.stream is None):
+            self._prepare(a)
         with w.if_(some):
             params = self._params(a, kernel)
             config = self._config(a, kernel, grid)
@@ -113,10 +114,8 @@ class CudaLaunches:
     # -------------------------------------------------------------------------------- device
 
     def _prepare(self, a: Arguments) -> None:
-        """Once per call: the module on this device, the stream, the current context."""
+        """The module on this device, and the caller's stream."""
         w = self.w
-        if self.stream is not None:
-            return
         device = a.device_id if a.device_id is not None else w.number(0, "i32")
         self.device = device
         place = w.offset(self.state, w.convert(device, "i64"))

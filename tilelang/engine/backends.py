@@ -70,8 +70,9 @@ def _cuda_versions(target: Target) -> str:
 
 def _llvm_source(kernels: Sequence[Kernel], target: Target, options: Options) -> str:
     from tilelang.codegen.llvm import llvm_ir
+    from tilelang.transform.host import lowered_kernels
 
-    return llvm_ir(kernels, target)
+    return llvm_ir(lowered_kernels(kernels, target), target)
 
 
 def _compile_llvm(module: DeviceModule, target: Target, options: Options) -> None:

@@ -12,11 +12,12 @@ from dataclasses import replace
 from typing import Any
 
 from tilelang.config import Options
-from tilelang.errors import InternalError
+from tilelang.errors import InternalError, TargetError
 from tilelang.ir import HostProgram, IRModule, PrimFunc, own_copy, session
 from tilelang.runtime.launch import CallSpec, call_spec
 from tilelang.target import Target, canon_target_host, determine_target
 from tilelang.transform import PIPELINE, PassContext, run_passes
+from tilelang.transform.host import device_of, run_host_passes
 
 from .artifact import CompiledArtifact, DeviceModule, HostModule, KernelParam, params_of
 from .backends import BACKENDS, compile_llvm
@@ -71,7 +72,7 @@ def lower(
             codegen_mod.call, codegen_mod, ctx.notes, ctx.timings,
         )  # fmt: skip
         if enable_host_codegen:
-            host_module = host_codegen(program, host, target, codegen_mod, ctx.options)
+            host_module = host_codegen(host_mod, host, kernels=codegen_mod, options=ctx.options)
             host_module.import_module(codegen_mod)
             artifact = replace(artifact, host_mod=host_module, rt_mod=host_module)
     return artifact
@@ -184,23 +185,63 @@ def device_codegen(program: HostProgram, target: Target, options: Options) -> De
 
 
 def host_codegen(
-    program: HostProgram,
-    target_host: Target,
-    target: Target,
-    kernels: DeviceModule,
-    options: Options,
+    host_mod: IRModule,
+    target_host: Any,
+    *,
+    kernels: DeviceModule | None = None,
+    options: Options | None = None,
 ) -> HostModule:
-    """The packed entry, compiled; CPU kernels are compiled with it."""
-    from tilelang.codegen.host import entry_name, host_c, host_llvm  # on first use, as is LLVM
+    """The packed entry, compiled; CPU kernels are compiled with it. kernels: their text, where it
+    was printed before."""
+    host = Target(target_host)
+    build = _HOST_BUILDERS.get(host.kind)
+    if build is None:
+        raise TargetError(
+            f"Target host {host.kind} is not supported",
+            code="TL0608",
+            help=f"use one of {', '.join(_HOST_BUILDERS)}",
+        )
+    with session():
+        mod = run_host_passes(host_mod, host)
+        program = _entry(mod)
+        device = device_of(program, host)
+        if device.is_cpu and device.kind != host.kind:
+            raise TargetError(
+                f"kernels for {device.kind} cannot be called by host code for {host.kind}: on a"
+                " CPU they are one library",
+                code="TL0609",
+                help=f"leave out target_host, or use {device.kind!r} for it",
+            )
+        own = ""
+        if device.is_cpu:
+            given = kernels or device_codegen_without_compile(program, device, options or Options())
+            own = given.source
+        return build(program, device, own, options or Options())
 
-    entry = entry_name(program)
-    if target_host.kind == "llvm":
-        own = kernels.source if target.kind == "llvm" else ""
-        text = host_llvm(program, target, own)
-        binary = compile_llvm(text, target if target.kind == "llvm" else target_host)
-        return HostModule("llvm", text, entry, binary)
+
+def _build_llvm(program: HostProgram, device: Target, own: str, options: Options) -> HostModule:
+    from tilelang.codegen.host import entry_name, host_llvm  # on first use, as is LLVM
+
+    text = host_llvm(program, device, own)
+    binary = compile_llvm(text, device if device.is_cpu else program.attrs["target"])
+    return HostModule("llvm", text, entry_name(program), binary)
+
+
+def _build_c(program: HostProgram, device: Target, own: str, options: Options) -> HostModule:
+    from tilelang.codegen.host import entry_name, host_c
     from tilelang.runtime.cc import compile_library
 
-    text = host_c(program, target)
-    sources = [text, kernels.source] if target.kind == "c" else [text]
-    return HostModule("c", text, entry, compile_library(sources, target_host, options))
+    text = host_c(program, device)
+    sources = [text, own] if own else [text]
+    binary = compile_library(sources, program.attrs["target"], options)
+    return HostModule("c", text, entry_name(program), binary)
+
+
+_HOST_BUILDERS = {"llvm": _build_llvm, "c": _build_c}
+
+
+def _entry(mod: IRModule) -> HostProgram:
+    programs = [f for f in mod.functions.values() if isinstance(f, HostProgram)]
+    if len(programs) != 1:
+        raise InternalError(f"expected one entry in a host module, got {', '.join(mod.functions)}")
+    return programs[0]

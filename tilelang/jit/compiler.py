@@ -166,7 +166,7 @@ def run_in_threads(
     """Results in order. Threads wait for device compilers and for the processes that lower."""
     if num_workers is not None and (isinstance(num_workers, bool) or num_workers < 1):
         raise ArgumentValueError(
-            f"par_compile: num_workers must be 1 or more, got {num_workers}", code="TL0978"
+            f"par_compile: num_workers must be 1 or more, got {num_workers}", code="TL0959"
         )
     size = min(len(tasks) // _KERNELS_PER_PROCESS, processors(), num_workers or len(tasks))
     with (

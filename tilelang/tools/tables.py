@@ -22,6 +22,7 @@ from tilelang.ir import intrinsics
 from tilelang.target import ARCHES
 from tilelang.tileop import OPS
 from tilelang.transform import PIPELINE
+from tilelang.transform.host import HOST_PIPELINE
 
 __all__ = ["pages", "pass_rows"]
 
@@ -154,7 +155,13 @@ def pass_rows() -> list[tuple[str, str, str]]:
 def _passes() -> str:
     rows = [(_code(name), stage, text) for name, stage, text in pass_rows()]
     text = "`PIPELINE` of `transform/__init__.py`; not every target runs every pass."
-    return _page("Passes", text, _table(("pass", "establishes", "does"), rows))
+    host = [
+        (_code(p.name), _summary(import_module(p.run.__module__)).partition(": ")[2])
+        for p in HOST_PIPELINE
+    ]
+    more = "`HOST_PIPELINE` of `transform/host/__init__.py`: what `host_codegen` does.\n"
+    tables = _table(("pass", "establishes", "does"), rows), more, _table(("pass", "does"), host)
+    return _page("Passes", text, *tables)
 
 
 def _knobs(title: str, text: str, head: str, rows: Iterable[KnobRow]) -> str:

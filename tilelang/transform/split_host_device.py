@@ -189,8 +189,8 @@ class _Split:
         return tuple(args)
 
     def attributes(self, launch: Launch, found: Summary) -> dict[str, Any]:
-        """launch_bounds (threads, blocks per SM or None), restrict and readonly buffers, and the
-        launch's own annotations (cluster_dims, prelude, …)."""
+        """target, launch_bounds (threads, blocks per SM or None), restrict and readonly buffers,
+        and the launch's own annotations (cluster_dims, prelude, …)."""
         x, y, z = launch.threads
         aliased = set(launch.annotations.get("no_restrict", ()))
         roots = found.roots
@@ -198,6 +198,7 @@ class _Split:
         ordered = [b for b in params if isinstance(b, Buffer) and b in roots]
         keep = self.ctx.options.noalias
         out = {k: v for k, v in launch.annotations.items() if k not in _CONSUMED}
+        out["target"] = self.ctx.target
         out["launch_bounds"] = (x * y * z, launch.annotations.get("min_blocks"))
         out["restrict"] = tuple(b for b in ordered if keep and b not in aliased)
         out["readonly"] = tuple(b for b in ordered if b not in found.written)

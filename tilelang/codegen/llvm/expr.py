@@ -342,7 +342,8 @@ class Expressions(Memory):
             return CHEAP + 1
         if t is Load:
             return 1 if self._is_register(e) else CHEAP + 1
-        cost = 1 + (8 if t is Call or t in _DIVISIONS else 0)
+        is_free = t is Call and e.op == "reinterpret"
+        cost = 1 + (8 if (t is Call and not is_free) or t in _DIVISIONS else 0)
         for c in e.children:
             cost += self._cost(c)
             if cost > CHEAP:

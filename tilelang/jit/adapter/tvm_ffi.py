@@ -22,7 +22,7 @@ from tilelang.runtime.launch import CODES, CallSpec
 from tilelang.runtime.named import by_position
 from tilelang.target import canon_target_host
 
-from .base import BaseKernelAdapter, program_of, with_outputs
+from .base import BaseKernelAdapter, with_outputs
 from .cuda_state import CudaState, put
 from .keywords import given, with_parameters
 
@@ -60,10 +60,12 @@ class TVMFFIKernelAdapter(BaseKernelAdapter):
     def _make_host_code(self) -> None:
         """The packed entry, of a program that was lowered without it."""
         if self.rt_mod is None and isinstance(self.host_mod, IRModule):
-            program, host = program_of(self.host_mod), canon_target_host(self.target, None)
+            host = canon_target_host(self.target, None)
             if self.target.is_cuda:
                 self.binary()
-            self.rt_mod = host_codegen(program, host, self.target, self.module, self.options)
+            self.rt_mod = host_codegen(
+                self.host_mod, host, kernels=self.module, options=self.options
+            )
             self.rt_mod.import_module(self.module)
         if self.rt_mod is None or self.rt_mod.entry != f"__tvm_ffi_{self.spec.name}":
             raise ArgumentValueError(
