@@ -205,6 +205,7 @@ def use_effect(k: Bench, row: Intrinsic) -> None:
             "print": [StringImm("%f %d\n"), k.load("float16"), k.tx],
             "trap": [],
             "sync_threads": [],
+            "sync_grid": [],
             "named_barrier_sync": [const(1), const(64)],
             "named_barrier_arrive": [const(2), const(64)],
             "sync_warp": [const(-1)],

@@ -316,10 +316,10 @@ CASES = [
     ),
     Case(
         "unsupported",
-        "T.sync_grid() #!",
+        "T.sync_global() #!",
         LanguageError,
-        "T.sync_grid is not supported",
-        "T.Kernel",
+        "T.sync_global is not supported",
+        "T.sync_grid",
     ),
     Case(
         "typo", "T.aloc_local((4,), 'int8') #!", LanguageError, "has no `aloc_local`", "alloc_local"

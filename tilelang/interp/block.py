@@ -93,8 +93,16 @@ class Runtime:
         for buffer, value in (annotations.get("safe_values") or {}).items():
             self.safe[buffer] = numeric.value(as_expr(value))
             self.arguments[buffer].safe = literal(self.safe[buffer], buffer.dtype)
-        for index in product(*(range(n) for n in reversed(grid))):
-            Block(self, threads).run(thread, tuple(reversed(index)))
+        indices = [tuple(reversed(i)) for i in product(*(range(n) for n in reversed(grid)))]
+        if not annotations.get("cooperative"):
+            for index in indices:
+                Block(self, threads).run(thread, index)
+            return
+        blocks = [Block(self, threads).start(thread, index) for index in indices]
+        while blocks:  # from one barrier of the grid to the next
+            blocks = [b for b in blocks if not b.advance()]
+            for b in blocks:
+                b.pass_grid_barrier()
 
 
 def view(buffer: Buffer, root: Memory, shape: tuple[int, ...]) -> Memory:
@@ -121,6 +129,7 @@ class Block:
         self.barriers = Barriers()
         self.tensor_unit = TensorUnit(self.barriers)
         self.warpgroups: dict[int, WarpgroupUnit] = {}
+        self.waiting: dict[int, Waiter] = {}
 
     # ------------------------------------------------------------------------------ memory
 
@@ -170,12 +179,25 @@ class Block:
 
     def run(self, thread: Callable[..., Any], index: tuple[int, ...]) -> None:
         """All threads of the block to their end."""
+        if not self.start(thread, index).advance():
+            raise InternalError("a barrier of the grid in a launch that is not cooperative")
+
+    def start(self, thread: Callable[..., Any], index: tuple[int, ...]) -> Block:
+        """Makes the threads, which have not begun yet."""
         nx, ny, nz = self.threads
-        waiting: dict[int, Waiter] = {}
         for tid, (z, y, x) in enumerate(product(range(nz), range(ny), range(nx))):
             me = Thread(self, tid)
             count = thread.__code__.co_argcount - 1 - len(index)
-            waiting[tid] = Waiter(me, thread(me, *index, *(x, y, z)[:count]))
+            self.waiting[tid] = Waiter(me, thread(me, *index, *(x, y, z)[:count]))
+        return self
+
+    def pass_grid_barrier(self) -> None:
+        for w in self.waiting.values():
+            w.answer(None)
+
+    def advance(self) -> bool:
+        """Runs to the end (True), or until all threads are at a barrier of the grid."""
+        waiting = self.waiting
         while waiting:
             progress = False
             for tid, w in list(waiting.items()):
@@ -184,10 +206,13 @@ class Block:
                     if not w.resume():
                         del waiting[tid]
                         w.me.copies.finish()
+            if waiting and all(w.kind == "sync_grid" and not w.ready for w in waiting.values()):
+                return False
             progress |= self._serve(waiting)
             if not progress and waiting and not self.tensor_unit.step():
                 raise InternalError(_deadlock(waiting))
         self.tensor_unit.finish()
+        return True
 
     def _serve(self, waiting: dict[int, Waiter]) -> bool:
         """Answers every request whose partners have arrived."""
@@ -197,6 +222,8 @@ class Block:
             if not w.ready:
                 requests.setdefault(w.group(), []).append(w)
         for (kind, key), group in requests.items():
+            if kind == "sync_grid":
+                continue  # `advance` ends when all are there
             if kind == "mbar_wait":
                 for w in group:
                     bar, parity = w.args

@@ -55,6 +55,8 @@ class Waiter:
         """Requests of one group are answered together."""
         if self.kind in ("sync_threads", "once"):
             return (self.kind, self.me.group)
+        if self.kind == "sync_grid":
+            return (self.kind, None)
         if self.kind == "named_barrier_sync":
             return (self.kind, self.args[0])
         if self.kind == "mbar_wait":

@@ -82,7 +82,7 @@ def needs_threads(launch: Launch) -> bool:
 
 _THREAD_CALLS = (
     "shfl_idx", "shfl_xor", "shfl_up", "shfl_down", "warp_uniform", "elect_one", "sync_warp",
-    "ballot", "match_any", "named_barrier_sync", "named_barrier_arrive",
+    "ballot", "match_any", "sync_grid", "named_barrier_sync", "named_barrier_arrive",
 )  # fmt: skip
 
 
@@ -255,7 +255,8 @@ class Program(ExprText):
         """One launch of DEVICE stage; its arguments are in scope."""
         self.single = False
         self.thread_function(k.block_vars, k.thread_vars, k.body)
-        self.line(f"rt.launch(thread, {self.tuple(k.grid)}, {k.block!r}, {{}})")
+        together = {"cooperative": bool(k.attrs.get("cooperative"))}
+        self.line(f"rt.launch(thread, {self.tuple(k.grid)}, {k.block!r}, {together!r})")
         self.single = True
 
     def tensor_maps(self, maps: Iterable[TensorMap]) -> None:

@@ -124,6 +124,13 @@ _SCALAR = [
 
 _THREADS = [
     Intrinsic("sync_threads", "sync_threads(): barrier of the whole block", effect="barrier"),
+    Intrinsic(
+        "sync_grid",
+        "sync_grid(): barrier of all threads of a cooperative launch",
+        effect="barrier",
+        header="grid",
+        arch=70,
+    ),
     Intrinsic("named_barrier_sync", "named_barrier_sync(id, count): count threads", effect="sync"),
     Intrinsic("named_barrier_arrive", "named_barrier_arrive(id, count)", effect="sync"),
     Intrinsic("sync_warp", "sync_warp(mask)", effect="sync", collective=True),

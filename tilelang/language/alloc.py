@@ -45,7 +45,8 @@ def _alloc(
 
 
 def _emit(t: Trace, buffer: Buffer, annotations: dict[str, Any]) -> None:
-    t.emit(Alloc(buffer, annotations, buffer.span))
+    emit = t.emit_outside if buffer.scope == Scope.GLOBAL else t.emit
+    emit(Alloc(buffer, annotations, buffer.span))
 
 
 def _in_kernel(what: str) -> Trace:

@@ -71,6 +71,7 @@ class KernelFrame:
             thread_vars,
             _threads(t, self.threads),
             {**t.next_launch, **self.annotations},
+            t.blocks[-1],
         )
         t.enter(self._region)
         t.blocks[-1].extend(t.deferred)

@@ -55,6 +55,14 @@ def sync_threads(barrier_id: int | None = None, arrive_count: int | None = None)
     effect(t, "named_barrier_sync", name, integer(t, count, "T.sync_threads: arrive_count"))
 
 
+def sync_grid() -> None:
+    """Waits for all threads of all blocks, which then run at the same time (a cooperative launch:
+    the grid must fit on the device)."""
+    t, launch = kernel_trace("T.sync_grid")
+    launch.annotations["cooperative"] = True
+    effect(t, "sync_grid")
+
+
 def named_barrier_arrive(barrier_id: int, arrive_count: int) -> None:
     """Arrives at a named barrier without waiting."""
     t, _ = kernel_trace("T.named_barrier_arrive")

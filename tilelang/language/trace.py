@@ -74,6 +74,7 @@ class LaunchInfo:
     thread_vars: tuple[Var, ...]
     threads: tuple[int, int, int]
     annotations: dict[str, Any] = field(default_factory=dict)
+    outside: list[Stmt] = field(default_factory=list)  # the statements around the launch
     generator: Any = None  # of the random numbers of each thread, see `random`
     reducer: Any = None  # of the reductions over threads, see `script`
 
@@ -122,6 +123,13 @@ class Trace:
         if self.symbolic:
             raise StopTrace
         self.blocks[-1].append(s)
+
+    def emit_outside(self, s: Stmt) -> None:
+        """Before the kernel that is being traced, if there is one."""
+        if self.launch is None or self.symbolic:
+            self.emit(s)
+        else:
+            self.launch.outside.append(s)
 
     def bind(self, name: str, value: Expr) -> Var:
         """A new immutable name for a value, evaluated here."""

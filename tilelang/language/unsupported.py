@@ -80,10 +80,7 @@ UNSUPPORTED: dict[str, str] = {
         ],
         "thread-block clusters are not supported yet; use T.Kernel without cluster_dims",
     ),
-    **dict.fromkeys(
-        ["sync_grid", "sync_global"],
-        "a barrier of the whole grid is not supported yet; use two T.Kernel in one function",
-    ),
+    "sync_global": "use T.sync_grid",
     **dict.fromkeys(
         ["gemm_sp", "wgmma_gemm_sp", "tcgen05_gemm_sp"],
         "it is not supported yet",

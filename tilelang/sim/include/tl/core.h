@@ -17,7 +17,6 @@ TLSIM_FN void named_barrier_sync(int id, int count, TLSIM_LINE) {
 TLSIM_FN void named_barrier_arrive(int id, int count, TLSIM_LINE) {
   tlsim_named_barrier(id, count, 0, line);
 }
-TLSIM_FN void sync_grid(TLSIM_LINE) { tlsim_sync_grid(line); }
 TLSIM_FN void trap(TLSIM_LINE) { tlsim_trap(line); }
 
 // The runtime's name of a type.
