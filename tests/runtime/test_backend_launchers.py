@@ -130,19 +130,19 @@ import tilelang
 import tilelang.language as T
 
 @T.prim_func
-def double(A: T.Tensor((8,), "float32"), B: T.Tensor((8,), "float32")):
-    with T.Kernel(1, threads=32):
-        for i in T.Parallel(8):
-            B[i] = A[i] * 2.0
+def double(A: T.Tensor((4096, 256), "float32"), B: T.Tensor((4096, 256), "float32")):
+    with T.Kernel(4096, threads=32) as bx:  # large enough for several threads
+        for i in T.Parallel(256):
+            B[bx, i] = A[bx, i] * 2.0
 
-a = np.arange(8, dtype=np.float32)
+a = np.arange(2.0**20, dtype=np.float32).reshape(4096, 256)
 for case in sys.argv[2:]:
     backend, _, target = case.partition(":")
     try:
         kernel = tilelang.compile(double, out_idx=-1, target=target, execution_backend=backend)
         for _ in range(2):
             np.testing.assert_array_equal(kernel(a), a * 2)
-            b = np.zeros(8, np.float32)
+            b = np.zeros_like(a)
             kernel(a, B=b)
             np.testing.assert_array_equal(b, a * 2)
         print(case, "ran")

@@ -17,6 +17,8 @@ are detached and sleep in a condition variable, so they never hold up the end of
 from __future__ import annotations
 
 import ctypes
+import functools
+import importlib.util
 import os
 import threading
 
@@ -297,14 +299,20 @@ def _build(task: int, args: int, begin: int, end: int, least: int, threads: int)
     return message
 
 
+@functools.cache
+def _has_llvm() -> bool:
+    return importlib.util.find_spec("llvmlite") is not None
+
+
 _first = _KIND(_build)
 _first_address = ctypes.cast(_first, ctypes.c_void_p).value or 0
 _cell = (ctypes.c_uint64 * 1)(_first_address)
 
 
 def attach(state: int) -> None:
-    """Lets a module's kernels use the pool; `state` is the address of its `tl_pool`."""
+    """Lets a module's kernels use the pool; `state` is the address of its `tl_pool`. Where LLVM is
+    missing (target `c` needs none) their blocks run on the calling thread."""
     threads = cpu_threads()
-    if threads > 1 and os.name == "posix":
+    if threads > 1 and os.name == "posix" and _has_llvm():
         words = (ctypes.c_uint64 * 2).from_address(state)
         words[0], words[1] = ctypes.addressof(_cell), threads
