@@ -29,6 +29,8 @@ _NAMES: dict[str, tuple[str, str | None]] = {
     "do_bench": ("tilelang.profiler", "do_bench"),
     "TensorSupplyType": ("tilelang.profiler", "TensorSupplyType"),
     "autotune": ("tilelang.autotuner", "autotune"),
+    "register_cuda_postproc": ("tilelang.engine.callback", "register_cuda_postproc"),
+    "register_c_postproc": ("tilelang.engine.callback", "register_c_postproc"),
     "PassConfigKey": ("tilelang.config", "PassConfigKey"),
     "enable_cache": ("tilelang.cache", "enable_cache"),
     "disable_cache": ("tilelang.cache", "disable_cache"),
@@ -51,6 +53,7 @@ _NAMES: dict[str, tuple[str, str | None]] = {
         name: (f"tilelang.{name}", None)
         for name in (
             "arith",
+            "autotuner",
             "cache",
             "codegen",
             "compat",
@@ -97,13 +100,16 @@ def __getattr__(name: str) -> Any:
 class _Package(ModuleType):
     """Sees what Python sets when it has imported a module of this package.
 
-    `tilelang.jit` is the decorator, also after the package of that name was imported; below
-    `tilelang.utils`, which is one file, older programs find modules.
+    `tilelang.jit` is the decorator, also after the package of that name was imported, and
+    `tilelang.env` the variables; below `tilelang.utils`, which is one file, older programs find
+    modules.
     """
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "jit" and isinstance(value, ModuleType):
             value = value.jit
+        elif name == "env" and isinstance(value, ModuleType):
+            value = value.env
         elif name == "utils":
             value.__path__ = [f"{_COMPAT}/utils"]
         super().__setattr__(name, value)

@@ -582,6 +582,11 @@ class Env:
     def __init__(self) -> None:
         self.overrides: dict[str, object] = {}
 
+    @property
+    def env(self) -> Env:
+        """Itself: programs write both `tilelang.env.X` and `tilelang.env.env.X`."""
+        return self
+
     # what to compile for
     TILELANG_DEFAULT_TARGET = _Variable(str, _default_target, "Target when none is given.")
     TILELANG_TARGET = _Variable(str, "auto", "Older name of TILELANG_DEFAULT_TARGET.")
