@@ -7,8 +7,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import tilelang
 import tilelang.language as T
-from tests.pitfalls.support import ON, launch
+from tests.pitfalls.support import ON, launch, run
 
 
 @ON
@@ -267,3 +268,34 @@ def test_clear_before_a_product_of_warp_roles(t: str) -> None:
     c = np.zeros((128, 128), np.float32)
     launch(main, t, a, b, c)
     assert (c == a.astype(np.float32) @ b.astype(np.float32)).all()
+
+
+@ON
+def test_atomics_of_every_thread(t: str) -> None:
+    """Outside of `T.Parallel` every thread of the block makes the update, whether or not the kernel
+    speaks of threads; one that takes a fragment's element is made by the element's owner."""
+
+    @T.prim_func
+    def main(X: T.Tensor((64,), "int32"), C: T.Tensor((7,), "int32")):
+        with T.Kernel(2, threads=(32, 2)) as b:
+            x = T.alloc_fragment((64,), "int32")
+            s = T.alloc_shared((1,), "int32")
+            old = T.alloc_var("int32", 0)
+            T.copy(X, x)
+            T.clear(s)
+            T.atomic_add(C[0], 1)
+            old = T.atomic_add(C[1], 1, return_prev=True)
+            T.atomic_max(C[2], old)
+            for _ in range(3):
+                T.atomic_add(s[0], 1)
+            T.atomic_add(C[3], x[5])
+            for _ in T.Parallel(10):
+                T.atomic_add(C[4], 1)
+            T.atomic_add(C[5 + b], s[0])
+
+    x, c = np.arange(64, dtype=np.int32), np.zeros(7, np.int32)
+    kernel = tilelang.compile(main, target=t)
+    run(kernel, t, x, c)
+    assert list(c) == [128, 128, 127, 10, 20, 64 * 192, 64 * 192]
+    if t == "llvm":
+        kernel.verify(x, np.zeros(7, np.int32))

@@ -42,7 +42,7 @@ def updates() -> Any:
 @everywhere
 def test_every_thread_makes_an_update_outside_of_a_parallel_loop(where: str) -> None:
     @T.prim_func
-    def main(C: T.Tensor((4,), "int32"), D: T.Tensor((8, 4), "int32")):
+    def main(C: T.Tensor((4,), "int32"), D: T.Tensor((2, 8, 4), "int32")):
         with T.Kernel(2, threads=(8, 4)) as bx:
             tx, ty = T.get_thread_binding(0), T.get_thread_binding(1)
             T.atomic_add(C[0], 1)
@@ -51,12 +51,12 @@ def test_every_thread_makes_an_update_outside_of_a_parallel_loop(where: str) -> 
                 T.atomic_max(C[2], i + bx)
             for i in T.Parallel(10):
                 T.atomic_add(C[3], i)
-            D[tx, ty] = old
+            D[bx, tx, ty] = old
 
-    c, d = np.zeros(4, np.int32), np.zeros((8, 4), np.int32)
+    c, d = np.zeros(4, np.int32), np.zeros((2, 8, 4), np.int32)
     run(where, main, c, d)
     assert c.tolist() == [64, 128, 3, 90]
-    assert len(set(d.flat)) == 32
+    assert len(set(d.flat)) == 64
 
 
 @everywhere

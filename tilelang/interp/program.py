@@ -45,9 +45,11 @@ from tilelang.ir import (
     as_expr,
     cast,
     flatten,
+    updates_once_per_thread,
     walk,
 )  # fmt: skip
 from tilelang.tileop.expand import is_private
+from tilelang.utils import prod
 
 from .text import ExprText
 
@@ -69,8 +71,10 @@ _IMMEDIATE = (
 )  # fmt: skip
 
 
-def needs_threads(launch: Launch) -> bool:
+def needs_threads(launch: Launch, tile: bool) -> bool:
     """Does the body say what single threads do? (Else one thread stands for the block.)"""
+    if tile and prod(launch.threads) > 1 and _updates(launch.body):
+        return True
     own = set(launch.thread_vars)
     for x in walk(launch.body):
         if x in own if isinstance(x, Var) else type(x) is Role:
@@ -78,6 +82,15 @@ def needs_threads(launch: Launch) -> bool:
         if type(x) is Call and x.op in _THREAD_CALLS:
             return True
     return False
+
+
+def _updates(s: Stmt) -> bool:
+    """Is memory updated by every thread, as an atomic outside of `Parallel` does?"""
+    if type(s) in (Parallel, TileStmt):
+        return False
+    if type(s) in (Evaluate, Store, Bind):
+        return updates_once_per_thread(s)
+    return any(_updates(c) for c in s.children if isinstance(c, Stmt))
 
 
 _THREAD_CALLS = (
@@ -92,7 +105,7 @@ class Program(ExprText):
 
     def __init__(self, tile: bool) -> None:
         super().__init__()
-        self.lockstep = tile
+        self.tile = self.lockstep = tile
         self.differing: set[Any] = set()
         self.taken: str | None = None  # the version of the coming launch that may already have run
         self.lines: list[str] = []
@@ -183,7 +196,16 @@ class Program(ExprText):
             self.line(f"{buffer}.put({index}, {value})")
 
     def _evaluate(self, s: Evaluate) -> None:
-        self.line(self.expr(s.value))
+        value = self.expr(s.value)
+        owned = (
+            self.tile
+            and not self.grid
+            and any(type(x) is Load and x.buffer.is_fragment for x in walk(s.value))
+        )
+        if owned:  # by the thread that has the element
+            self._once(value)
+        else:
+            self.line(value)
 
     def _for(self, s: For) -> None:
         start, extent = self.expr(s.start), self.expr(s.extent)
@@ -243,7 +265,7 @@ class Program(ExprText):
             self._only_launch(s)
 
     def _only_launch(self, s: Launch) -> None:
-        self.single = not needs_threads(s)
+        self.single = not needs_threads(s, self.tile)
         threads = (1, 1, 1) if self.single else s.threads
         self.tensor_maps(s.annotations.get("tensor_maps", ()))
         key = self.constant(dict(s.annotations), "annotations")

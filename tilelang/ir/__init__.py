@@ -15,6 +15,7 @@ from .effects import (
     effects,
     expr_effects,
     read,
+    updates_once_per_thread,
     write,
 )
 from .expr import (
@@ -242,6 +243,7 @@ __all__ = [
     "substitute",
     "truncdiv",
     "truncmod",
+    "updates_once_per_thread",
     "walk",
     "write",
 ]  # fmt: skip

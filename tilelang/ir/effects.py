@@ -32,7 +32,7 @@ from .stmt import (
     While,
 )
 from .sweep import sweep
-from .visit import mentions, substitute
+from .visit import mentions, substitute, walk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -127,6 +127,18 @@ def expr_effects(e: Expr) -> Effects:
 
     go(e)
     return Effects(tuple(found), flags[0], flags[1])
+
+
+def updates_once_per_thread(s: Stmt) -> bool:
+    """Does this statement of TILE stage, outside of `Parallel`, update memory by every thread that
+    comes by? (What touches a fragment element is executed by the element's owner alone.)"""
+    nodes: list[Any] = list(walk(s))
+    return any(type(x) is Call and x.op in _UPDATES for x in nodes) and not any(
+        type(x) in (Load, Store) and x.buffer.is_fragment for x in nodes
+    )
+
+
+_UPDATES = ("atomic_add", "atomic_max", "atomic_min", "atomic_or")
 
 
 def _point(buffer: Buffer, indices: tuple[Expr, ...]) -> Region:

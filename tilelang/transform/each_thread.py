@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """TILE → TILE (CPU): atomic updates that every thread makes, though none differs from the others.
 
-In: the body of a kernel that says what single threads do. Out: the same, where an atomic statement
-outside of `T.Parallel` names the thread that makes it, so that `serialize_threads` executes it once
-per thread, as a GPU does (any other statement that is the same for all threads has the same effect
-when it is executed once).
+In: the body of a kernel. Out: the same, where an atomic statement outside of `T.Parallel` names the
+thread that makes it, so that `serialize_threads` executes it once per thread, as a GPU does (any
+other statement that is the same for all threads has the same effect when it is executed once).
 
     T.atomic_add(C[0], 1)     →     if tx >= 0: T.atomic_add(C[0], 1)
 """
@@ -15,10 +14,8 @@ from typing import Any
 
 from tilelang.ir import (
     GE,
-    INTRINSICS,
     And,
     Bind,
-    Call,
     Evaluate,
     Expr,
     If,
@@ -26,11 +23,11 @@ from tilelang.ir import (
     Launch,
     Parallel,
     Stmt,
+    Store,
     TileStmt,
-    Var,
     cast,
     const,
-    walk,
+    updates_once_per_thread,
 )
 
 __all__ = ["named"]
@@ -38,9 +35,6 @@ __all__ = ["named"]
 
 def named(launch: Launch) -> Stmt:
     """The body, with every thread's atomic updates under a condition that names the thread."""
-    own = set(launch.thread_vars)
-    if not any(type(x) is Var and x in own for x in walk(launch.body)):
-        return launch.body
     pairs = zip(launch.thread_vars, launch.threads, strict=False)
     always: Expr | None = None
     for v, n in pairs:
@@ -53,14 +47,12 @@ def named(launch: Launch) -> Stmt:
 def _statement(s: Stmt, always: Expr) -> Stmt:
     if type(s) in (Parallel, TileStmt):
         return s
-    if type(s) is Evaluate and _updates(s.value):
-        return If(always, s, None, s.span)
-    if type(s) is Bind and _updates(s.value):
+    if type(s) in (Evaluate, Store, Bind):
+        if not updates_once_per_thread(s):
+            return s
+        if type(s) is not Bind:
+            return If(always, s, None, s.span)
         value = IfThenElse(always, s.value, cast(const(0), s.value.dtype))
         return Bind(s.var, value, s.span)
     out: Any = s.map_children(lambda c: _statement(c, always) if isinstance(c, Stmt) else c)
     return out
-
-
-def _updates(e: Expr) -> bool:
-    return any(type(x) is Call and "atomic" in INTRINSICS[x.op].pointers.values() for x in walk(e))
