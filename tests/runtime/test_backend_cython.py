@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import inspect
 import subprocess
@@ -13,13 +14,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import tilelang
 import tilelang.language as T
 from tilelang.errors import ArgumentTypeError, ArgumentValueError, ToolchainError
 from tilelang.jit.adapter import launcher as extension
 from tilelang.jit.adapter.cython import Launch
+from tilelang.jit.adapter.plan import _OPERATIONS
 from tilelang.runtime import cc
+from tilelang.runtime.dlpack import CPU
+from tilelang.runtime.launch import CallSpec, KernelSpec, ParamSpec, evaluate
 from tilelang.runtime.python_launch import PythonLauncher
 
 torch = pytest.importorskip("torch")
@@ -211,3 +217,39 @@ def test_the_extension_needs_no_header_and_gives_no_warning(tmp_path: Path) -> N
     command = [*cc.find_compiler(), *strict, str(extension._SOURCE), "-o", str(tmp_path / "l.so")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+# ------------------------------------------------------------------------------------ sizes
+
+_OPERANDS = st.one_of(st.integers(-9, 9), st.sampled_from(["a", "b"]))
+_BINARY = [name for name in _OPERATIONS if name not in (":not", ":neg", ":if", "<<", ">>")]
+
+
+def _operations(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.one_of(
+        st.tuples(st.sampled_from(_BINARY), inner, inner),
+        st.tuples(st.sampled_from(["<<", ">>"]), inner, st.integers(0, 3)),
+        st.tuples(st.sampled_from([":not", ":neg"]), inner),
+        st.tuples(st.just(":if"), inner, inner, inner),
+    ).map(list)
+
+
+@settings(max_examples=150)
+@given(st.recursive(_OPERANDS, _operations, max_leaves=8), st.integers(-9, 9), st.integers(-9, 9))
+def test_sizes_are_computed_as_by_python(size: Any, a: int, b: int) -> None:
+    """A grid of this size; the kernel is told how many blocks there are."""
+    seen: list[int] = []
+
+    class Device:
+        device_type = CPU
+
+    pointer = ctypes.POINTER(ctypes.c_int64)
+    kind = ctypes.CFUNCTYPE(ctypes.c_void_p, pointer, ctypes.c_int64, ctypes.c_int64)
+    run = kind(lambda slots, begin, end: seen.append(end - begin))
+    scalars = tuple(ParamSpec(name, "scalar", "int64", symbol=name) for name in "ab")
+    kernel = KernelSpec("k", (), (size, 1, 1), (1, 1, 1), 0)
+    spec = CallSpec("f", scalars, (), (kernel,))
+    address = ctypes.cast(run, ctypes.c_void_p).value or 0
+    Launch(spec, Device(), lambda name: address, b"").function(a, b)
+    want = evaluate(size, {"a": a, "b": b})
+    assert seen == ([want] if want > 0 else [])
