@@ -95,7 +95,9 @@ def _parsed(label: str, parse: Callable[[object], object], value: object) -> Any
         return parse(value)
     except ValueError as error:
         raise OptionError(
-            f"{label} expects {error}, got {value!r} of type {type(value).__name__}", code="TL0501"
+            f"{label} expects {error}, got {value!r} of type {type(value).__name__}",
+            code="TL0501",
+            help="docs/generated/pass-configs.md lists the keys and their values",
         ) from None
 
 
@@ -178,6 +180,7 @@ class Options:
                     f"pass configs {set_by[row.option]!r} and {key.value!r} contradict each other: "
                     f"both set {row.option}",
                     code="TL0502",
+                    help="leave one of them out",
                 )
             set_by[row.option] = key.value
             if row.option in _NOT_YET and parsed != cls.__dataclass_fields__[row.option].default:
@@ -507,7 +510,9 @@ class _Variable(Generic[T]):
             return self.parse(text)
         except ValueError as error:
             raise OptionError(
-                f"environment variable {self.name} expects {error}, got {text!r}", code="TL0504"
+                f"environment variable {self.name} expects {error}, got {text!r}",
+                code="TL0504",
+                help=f"unset {self.name} for the default",
             ) from None
 
     def __set__(self, instance: Env, value: T) -> None:

@@ -167,7 +167,7 @@ def test_swizzles() -> None:
 
 
 def test_a_failed_call_says_why(driver: Driver, fake: ctypes.CDLL) -> None:
-    with pytest.raises(ToolchainError, match="cuLibraryLoadData failed: CUDA_ERROR_INVALID_IMAGE"):
+    with pytest.raises(ToolchainError, match=r"TL0812.*Data failed: CUDA_ERROR_INVALID_IMAGE"):
         driver.load(b"no cubin")
     ctypes.c_int.in_dll(fake, "fake_fail_with").value = 719
     kernel: CudaKernel = driver.load(CUBIN).kernel("f")
@@ -176,7 +176,7 @@ def test_a_failed_call_says_why(driver: Driver, fake: ctypes.CDLL) -> None:
 
 
 def test_no_driver() -> None:
-    with pytest.raises(ToolchainError, match="no CUDA driver") as caught:
+    with pytest.raises(ToolchainError, match=r"TL0810\] there is no CUDA driver") as caught:
         Driver("libcuda-that-is-not-there.so.1")
     assert "llvm" in str(caught.value.help)
 
@@ -185,7 +185,7 @@ def test_old_driver(tmp_path: Path) -> None:
     source, path = tmp_path / "old.c", tmp_path / "libold.so"
     source.write_text("int cuInit(unsigned f) { return f; }\n")
     build(["gcc", "-shared", "-fPIC", str(source), "-o", str(path)])
-    with pytest.raises(ToolchainError, match="no cuLibraryLoadData: it is too old"):
+    with pytest.raises(ToolchainError, match=r"TL0811.* no cuLibraryLoadData: it is too old"):
         Driver(str(path)).load(CUBIN)
 
 

@@ -119,15 +119,11 @@ def test_what_a_cpu_cannot_do_is_refused() -> None:
             b.call("sync_threads")
             b.store(c, (ids[0],), 1)
 
-    def registers(b: Builder, c: Buffer, ids: tuple[Var, Var, Var]) -> None:
-        b.call("setmaxnreg_inc", const(240))
-        b.store(c, (ids[0],), 1)
-
     def leaves(b: Builder, c: Buffer, ids: tuple[Var, Var, Var]) -> None:
         with b.for_("k", 3) as k:
             b.emit(If(ids[0] > k, Return()))
         b.store(c, (ids[0],), 1)
 
-    for body, message in ((divergent, "barrier"), (registers, "no meaning on a CPU"), (leaves, "return")):
+    for body, message in ((divergent, "barrier"), (leaves, "return")):
         with pytest.raises(TargetError, match=message):
             program(made(body))

@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tilelang.errors import InternalError
+from tilelang.errors import InternalError, TileError
 from tilelang.ir import (
     Add,
     Alloc,
@@ -366,7 +366,11 @@ class CFamily(ABC):
             return
         if self._line_directives:
             self._directive(s)
-        self._handler(type(s), "s")(s)
+        try:
+            self._handler(type(s), "s")(s)
+        except TileError as error:
+            error.at(getattr(s, "span", None))
+            raise
 
     def _directive(self, s: Stmt) -> None:
         span = getattr(s, "span", None)

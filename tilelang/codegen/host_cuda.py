@@ -15,7 +15,7 @@ from __future__ import annotations
 from functools import reduce
 from typing import TYPE_CHECKING
 
-from tilelang.errors import LanguageError
+from tilelang.errors import InternalError
 from tilelang.ir import Buffer, Kernel, TensorMap, Var
 
 from .host_values import kernel_argument
@@ -276,7 +276,7 @@ class CudaLaunches:
         dtype = m.dtype or m.buffer.dtype
         kind = _MAP_TYPES.get(dtype.row.name)
         if kind is None:
-            raise LanguageError(f"TMA cannot copy elements of {dtype}", code="TL0183")
+            raise InternalError(f"TMA cannot copy elements of {dtype}")
         rank = len(m.dims)
         numbers = w.stack(8 * rank, hint="dims"), w.stack(8 * rank, hint="strides")
         for i, v in enumerate(dims):

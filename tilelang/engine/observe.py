@@ -44,7 +44,11 @@ def observer(given: Observer | None) -> Observer | None:
             _write(f"{result.name}.{number:02}.{name}.py", _text(result))
         if name == stop:
             _write(f"{result.name}.{number:02}.{name}.py", _text(result))
-            raise OptionError(f"stopped after {name}, as TILELANG_STOP_AFTER says", code="TL0590")
+            raise OptionError(
+                f"stopped after {name}, as TILELANG_STOP_AFTER says",
+                code="TL0590",
+                help="unset TILELANG_STOP_AFTER to compile to the end",
+            )
 
     return observe
 

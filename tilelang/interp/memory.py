@@ -106,7 +106,11 @@ class Memory:
 
     def _outside(self, index: Any) -> BoundsError:
         at = ", ".join(map(str, index))
-        return BoundsError(f"{self.buffer.name}[{at}] is outside of {self.buffer!r}", code="TL1221")
+        return BoundsError(
+            f"{self.buffer.name}[{at}] is outside of {self.buffer!r}",
+            code="TL1221",
+            help="keep the index inside",
+        )
 
     # ------------------------------------------------------------------------------ many elements
 
@@ -199,6 +203,7 @@ class Pointer:
                 f"{count} elements at offset {lo} of {name} leave its "
                 f"{len(self.memory.flat)} elements",
                 code="TL1222",
+                help="keep the access inside",
             )
         return self.memory.flat[lo : lo + count]
 

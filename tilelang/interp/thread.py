@@ -94,7 +94,9 @@ def _bind(func: PrimFunc | HostProgram, arguments: Sequence[Any]) -> dict[Any, A
     inputs = [p for i, p in enumerate(func.params) if i not in func.outputs]
     if len(arguments) != len(inputs):
         raise ArgumentValueError(
-            f"{func.name} takes {len(inputs)} inputs, {len(arguments)} were given", code="TL0920"
+            f"{func.name} takes {len(inputs)} inputs, {len(arguments)} were given",
+            code="TL0920",
+            help="pass one argument for every parameter that is no output",
         )
     known: dict[Any, Any] = {}
     for p, value in zip(inputs, arguments, strict=True):
@@ -130,6 +132,7 @@ def _array(buffer: Buffer, value: Any) -> Any:
             f"{buffer.name} is {buffer.dtype} with {buffer.ndim} dimensions, but was given "
             f"{array.dtype} with {array.ndim}",
             code="TL0921",
+            help="pass an array of this dtype and rank",
         )
     return array
 
@@ -148,6 +151,7 @@ def _solve(buffer: Buffer, array: Any, numbers: dict[Var, Any]) -> None:
             raise ArgumentValueError(
                 f"{buffer.name} has {n} elements in dimension {dim}, but must have {want}",
                 code="TL0922",
+                help="pass an array of this size",
             )
 
 

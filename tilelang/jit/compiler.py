@@ -114,12 +114,15 @@ def with_out_idx(func: PrimFunc, out_idx: OutIdx) -> PrimFunc:
     for index in given:
         if not isinstance(index, int) or isinstance(index, bool):
             raise ArgumentTypeError(
-                f"out_idx must be an int or a list of ints, got {index!r}", code="TL0962"
+                f"out_idx must be an int or a list of ints, got {index!r}",
+                code="TL0962",
+                help="e.g. out_idx=[-1]",
             )
         if not -count <= index < count:
             raise ArgumentValueError(
                 f"out_idx should be an integer between {-count} and {count - 1}, got {index}",
                 code="TL0963",
+                help="it counts the parameters, from 0 or back from -1",
             )
         position = index % count
         param = func.params[position]
@@ -127,9 +130,14 @@ def with_out_idx(func: PrimFunc, out_idx: OutIdx) -> PrimFunc:
             raise ArgumentValueError(
                 f"out_idx {index} is the scalar {param.name}; only tensors can be outputs",
                 code="TL0964",
+                help="give the index of a tensor",
             )
         if position in outputs:
-            raise ArgumentValueError(f"out_idx names parameter {param.name} twice", code="TL0965")
+            raise ArgumentValueError(
+                f"out_idx names parameter {param.name} twice",
+                code="TL0965",
+                help="name each output once",
+            )
         outputs.append(position)
     return replace(func, outputs=tuple(outputs))
 
@@ -166,7 +174,9 @@ def run_in_threads(
     """Results in order. Threads wait for device compilers and for the processes that lower."""
     if num_workers is not None and (isinstance(num_workers, bool) or num_workers < 1):
         raise ArgumentValueError(
-            f"par_compile: num_workers must be 1 or more, got {num_workers}", code="TL0959"
+            f"par_compile: num_workers must be 1 or more, got {num_workers}",
+            code="TL0959",
+            help="leave it out for one worker per processor",
         )
     size = min(len(tasks) // _KERNELS_PER_PROCESS, processors(), num_workers or len(tasks))
     with (

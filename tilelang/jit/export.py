@@ -31,7 +31,11 @@ _BYTES_PER_LINE = 64
 def export_library(func: PrimFunc, target: Target, options: Options, path: str | Path) -> None:
     """Writes the library."""
     if target.is_sim:
-        raise ArgumentValueError("a simulated kernel cannot be exported", code="TL0955")
+        raise ArgumentValueError(
+            "a simulated kernel cannot be exported",
+            code="TL0955",
+            help="compile for a CUDA target or for a CPU",
+        )
     if target.is_cuda:
         data = _cuda_library(func, target, options)
     else:

@@ -113,6 +113,7 @@ class JITImpl:
                     raise ArgumentValueError(
                         "out_idx is for lazy functions; an eager one declares outputs with T.empty",
                         code="TL0966",
+                        help="leave out_idx out",
                     )
         return self._mode
 
@@ -399,7 +400,9 @@ class _Meta:
             dtype = getattr(x, "dtype", None)
             got = type(x).__name__ if dtype is None else f"one of {dtype}"
             raise ArgumentTypeError(
-                f"parameter {name}: expected a tensor of numbers, got {got}", code="TL0997"
+                f"parameter {name}: expected a tensor of numbers, got {got}",
+                code="TL0997",
+                help="pass an array or a tensor of numbers",
             ) from None
 
     def key(self) -> tuple[Any, ...]:

@@ -151,7 +151,9 @@ class JITKernel:
     def _sources(self, which: str) -> str:
         if which not in ("kernel", "host", "both"):
             raise ArgumentValueError(
-                f"show_source takes kernel, host or both, not {which!r}", code="TL0950"
+                f"show_source takes kernel, host or both, not {which!r}",
+                code="TL0950",
+                help="'both' gives all of it",
             )
         parts = {"kernel": self.kernel_source, "host": self.get_host_source()}
         return "\n".join(parts.values()) if which == "both" else parts[which]
@@ -184,7 +186,9 @@ class JITKernel:
         }
         if what not in shown:
             raise ArgumentValueError(
-                f"show takes one of {', '.join(shown)}, not {what!r}", code="TL0951"
+                f"show takes one of {', '.join(shown)}, not {what!r}",
+                code="TL0951",
+                help="leave it out for the source",
             )
         text = shown[what]() or self._why_nothing(what)
         print(text)
@@ -205,12 +209,20 @@ class JITKernel:
     def function(self) -> PrimFunc:
         """The function that was compiled."""
         if self.prim_func is None:
-            raise ArgumentValueError("a kernel from the cache keeps no function", code="TL0952")
+            raise ArgumentValueError(
+                "a kernel from the cache keeps no function",
+                code="TL0952",
+                help="compile the function itself: tilelang.compile(func)",
+            )
         return self.prim_func
 
     def _cuda_only(self, what: str) -> str:
         if not self.target.is_cuda or self.target.is_sim:
-            raise ArgumentValueError(f"a kernel for {self.target} has no {what}", code="TL0953")
+            raise ArgumentValueError(
+                f"a kernel for {self.target} has no {what}",
+                code="TL0953",
+                help="compile for target='cuda' to see it",
+            )
         return self.kernel_source
 
     def _get_ptx(self) -> str:
@@ -294,5 +306,9 @@ class JITKernel:
 
     def get_tuner_result(self) -> dict[str, Any]:
         if self.latency is None:
-            raise ArgumentValueError("the kernel was not tuned", code="TL0954")
+            raise ArgumentValueError(
+                "the kernel was not tuned",
+                code="TL0954",
+                help="tune it with tilelang.autotune",
+            )
         return {"latency": self.latency, "config": self.config, "ref_latency": self.ref_latency}

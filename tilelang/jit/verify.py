@@ -80,4 +80,5 @@ def _compare(func: PrimFunc, name: str, got: Any, want: Any, rtol: float, atol: 
             f"kernel {func.name}: {name}[{place}] is {a[worst]!r}, the program means {b[worst]!r}"
             f" ({int((error > atol).sum())} of {error.size} elements differ)",
             code="TL0970",
+            help="pass rtol and atol if that is rounding; kernel.show() shows the source",
         )

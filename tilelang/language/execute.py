@@ -43,12 +43,13 @@ _MAX_CODES = 1024
 _CALL = re.compile(
     r"(\w+)\(\) (?:got an unexpected keyword argument '(\w+)'|missing |takes |got multiple )"
 )
-_codes: dict[tuple[CodeType, tuple[str, ...]], CodeType] = {}
+_codes: dict[tuple[CodeType, str, tuple[str, ...]], CodeType] = {}
 
 
 def rewritten_code(fn: FunctionType, outer: tuple[str, ...] = ()) -> CodeType:
     """The code of `fn` in traced form. outer: further names that live in the enclosing function."""
-    key = (fn.__code__, outer)
+    # Equal code may be of two files, and spans name the file.
+    key = (fn.__code__, fn.__code__.co_filename, outer)
     hit = _codes.get(key)
     if hit is None:
         if len(_codes) >= _MAX_CODES:

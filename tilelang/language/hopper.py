@@ -86,7 +86,7 @@ def tma_copy(
     on `barrier` (arrivals are the user's); a store is committed and waited for by the user."""
     t = current("T.tma_copy")
     a, b = copy_operands(t, src, dst)
-    pins: dict[str, Any] = {"lowering": "tma", "leader": True}
+    pins: dict[str, Any] = {"lowering": "tma", "leader": True, "asked": "T.tma_copy"}
     if b.buffer.is_shared:
         if barrier is None:
             raise t.error(
@@ -138,7 +138,8 @@ def async_copy(
     notes = known_notes("T.async_copy", annotations, ("coalesced_width",))
     width = access_width(t, "T.async_copy", notes.get("coalesced_width", coalesced_width))
     op = Copy(a, b, width, False, None, "cp_async", loop_layout)
-    emit_op(t, op, ("src", "dst"), {"lowering": "cp_async"})
+    pins = {"lowering": "cp_async", "asked": "T.async_copy", "fallback": True}
+    emit_op(t, op, ("src", "dst"), pins)
     effect(t, "cp_async_commit")
 
 
@@ -171,7 +172,8 @@ def wgmma_gemm(
     clears = as_bool(scalar(t, plain(clear_accum), "T.wgmma_gemm: clear_accum"))
     op = Gemm(a, b, c, bool(transpose_A), bool(transpose_B), int(policy), clears)
     known_notes("T.wgmma_gemm", annotations)
-    emit_op(t, op, ("a", "b", "c"), {"lowering": "wgmma", "in_flight": 1})
+    pins = {"lowering": "wgmma", "in_flight": 1, "asked": "T.wgmma_gemm"}
+    emit_op(t, op, ("a", "b", "c"), pins)
 
 
 wgmma_mma = wgmma_gemm

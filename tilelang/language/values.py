@@ -257,12 +257,15 @@ def store(t: Trace, buffer: Buffer, indices: tuple[Expr, ...], value: Any) -> No
             "store a number",
             TypeMismatchError,
         )
-    try:
-        converted = cast(e, dtype)
-    except TypeError as err:
+    if e.dtype.lanes not in (1, dtype.lanes):
         raise t.error(
-            f"{err}", "TL0202", "store one element at a time", TypeMismatchError
-        ) from None
+            f"{e.dtype.lanes} lanes of {e.dtype.element} cannot be stored to `{buffer.name}`, "
+            f"whose element is {buffer.dtype}",
+            "TL0202",
+            "store one lane at a time (T.extract_lane), or index it with T.Ramp",
+            TypeMismatchError,
+        )
+    converted = cast(e, dtype)
     if buffer.scope == "shared.barrier":
         raise t.error(
             f"`{buffer.name}` is a barrier: its phase changes by arrivals, not by stores",

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tilelang.errors import OptionError
+from tilelang.errors import OptionError, TypeMismatchError
 from tilelang.ir import (
     Evaluate,
     Expr,
@@ -179,7 +179,7 @@ def _bits(t: Trace, what: str, e: Expr) -> Expr:
     """A 32- or 64-bit integer that tells values apart."""
     d = e.dtype
     if d.lanes > 1 or d.is_handle:
-        raise t.error(f"{what} of {d}", "TL0272", "give a number", OptionError)
+        raise t.error(f"{what} of {d}", "TL0272", "give a number", TypeMismatchError)
     if d.is_float:
         e = call("reinterpret", [e], f"uint{d.bits}") if d.bits >= 8 else cast(e, "float32")
         return _bits(t, what, e)

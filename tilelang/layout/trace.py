@@ -121,7 +121,9 @@ def _flat(shape: Sequence[int], variables: Sequence[Var], result: Any) -> Expr:
         low, high = f.bounds(p)
         if n and (high is None or low is None or low < 0):
             raise LayoutError(
-                f"the range of the physical coordinate `{p}` is not known", code="TL1102"
+                f"the range of the physical coordinate `{p}` is not known",
+                code="TL1102",
+                help="make it a sum of the coordinates times constants, // and % constants",
             )
         out = out * (1 if high is None else high + 1) + p if n else p
     return out
@@ -146,7 +148,11 @@ def _check_one_place_each(shape: Sequence[int], places: Array, what: str) -> Non
 
     if places.size and places.min() < 0:
         at = _element(shape, int(places.argmin()))
-        raise LayoutError(f"element {at} has the negative {what} {places.min()}", code="TL1104")
+        raise LayoutError(
+            f"element {at} has the negative {what} {places.min()}",
+            code="TL1104",
+            help="let the function count from 0",
+        )
     order = np.argsort(places, kind="stable")
     same = np.nonzero(np.diff(places[order]) == 0)[0]
     if len(same):
@@ -154,6 +160,7 @@ def _check_one_place_each(shape: Sequence[int], places: Array, what: str) -> Non
         raise LayoutError(
             f"the layout is not one-to-one: elements {first} and {second} have the same {what}",
             code="TL1105",
+            help="give every element a place of its own, e.g. lambda i, j: i * columns + j",
         )
 
 

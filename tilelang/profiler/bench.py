@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from tilelang.errors import OptionError
+from tilelang.errors import OptionError, did_you_mean
 
 __all__ = ["do_bench"]
 
@@ -99,7 +99,9 @@ def do_bench(
     """
     if return_mode not in _STATISTICS:
         raise OptionError(
-            f"return_mode is one of {', '.join(_STATISTICS)}, not {return_mode!r}", code="TL0520"
+            f"return_mode is one of {', '.join(_STATISTICS)}, not {return_mode!r}",
+            code="TL0520",
+            help=did_you_mean(str(return_mode), _STATISTICS) or "leave it out for the mean",
         )
     timer = _timer(backend, device, cache_size * 2**20)
     fn()
@@ -116,7 +118,9 @@ def do_bench(
 def _timer(backend: str, device: Any, cache_bytes: int) -> _Timer:
     if backend not in _BACKENDS:
         raise OptionError(
-            f"backend is one of {', '.join(_BACKENDS)}, not {backend!r}", code="TL0521"
+            f"backend is one of {', '.join(_BACKENDS)}, not {backend!r}",
+            code="TL0521",
+            help=did_you_mean(str(backend), _BACKENDS) or "leave it out for events",
         )
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_available() or str(device) == "cpu":

@@ -97,7 +97,9 @@ class Profiler:
         got, want = _listed(self.kernel(*inputs)), _listed(reference_program(*inputs))
         if len(got) != len(want):
             raise ArgumentValueError(
-                f"the kernel gives {len(got)} outputs, the reference {len(want)}", code="TL0986"
+                f"the kernel gives {len(got)} outputs, the reference {len(want)}",
+                code="TL0986",
+                help="the reference must return what the kernel returns",
             )
         for n, (a, b) in enumerate(zip(got, want, strict=True)):
             _compare(n, a, b, atol, rtol, max_mismatched_ratio)
@@ -110,7 +112,11 @@ class Profiler:
     ) -> None:
         """Calls `manual_check_prog(kernel's outputs, reference's outputs)`."""
         if manual_check_prog is None:
-            raise ArgumentValueError("manual_assert_close needs manual_check_prog", code="TL0981")
+            raise ArgumentValueError(
+                "manual_assert_close needs manual_check_prog",
+                code="TL0981",
+                help="pass a function of the two lists of outputs",
+            )
         inputs = list(input_tensors) if input_tensors is not None else self.get_inputs()
         manual_check_prog(_listed(self.kernel(*inputs)), _listed(reference_program(*inputs)))
 
@@ -121,7 +127,11 @@ class Profiler:
         for _ in range(repeat):
             again = [_array(x).tobytes() for x in _listed(self.kernel(*inputs))]
             if again != first:
-                raise ArgumentValueError("two runs on equal inputs differ", code="TL0982")
+                raise ArgumentValueError(
+                    "two runs on equal inputs differ",
+                    code="TL0982",
+                    help="threads race: look for stores of several threads to one element",
+                )
 
 
 def _known(name: str, known: Mapping[str, int], what: str) -> int:
@@ -158,7 +168,9 @@ def _compare(
     a, b = _array(got), _array(want)
     if a.shape != b.shape:
         raise ArgumentValueError(
-            f"output {index} has shape {a.shape}, the reference {b.shape}", code="TL0984"
+            f"output {index} has shape {a.shape}, the reference {b.shape}",
+            code="TL0984",
+            help="the reference must return what the kernel returns",
         )
     wrong = ~numpy.isclose(a, b, rtol=rtol, atol=atol, equal_nan=True)
     if wrong.sum() > max_mismatched_ratio * max(a.size, 1):

@@ -96,7 +96,11 @@ class Driver:
 
     def failure(self, what: str, code: int) -> ToolchainError:
         """The error for a driver function's result."""
-        return ToolchainError(f"{what} failed: {self._reason(code)}", code="TL0812")
+        return ToolchainError(
+            f"{what} failed: {self._reason(code)}",
+            code="TL0812",
+            help="CUDA_LAUNCH_BLOCKING=1 makes the call at fault the one that fails",
+        )
 
     def _reason(self, code: int) -> str:
         texts = []

@@ -123,7 +123,10 @@ def refused(compiler: str, log: str, source: str, headers: Mapping[str, str]) ->
         text = other[0] if other else (log or "no message")
         text = text.strip().removeprefix("nvrtc: error: ")
         return ToolchainError(
-            f"{compiler} failed: {text}", code="TL0807", notes=[_whole(log)] if log.strip() else []
+            f"{compiler} failed: {text}",
+            code="TL0807",
+            help="check compile_flags; TILELANG_DUMP=source writes the source",
+            notes=[_whole(log)] if log.strip() else [],
         )
     notes: list[Note | str] = []
     for fault in faults[:_MAX_FAULTS]:

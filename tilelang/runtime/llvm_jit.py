@@ -206,7 +206,9 @@ def load(
             library = builder.link(_linker(), f"tilelang.{next(_serial)}")
         except RuntimeError as error:
             raise ToolchainError(
-                f"cannot link the compiled kernel: {error}", code="TL0851"
+                f"cannot link the compiled kernel: {error}",
+                code="TL0851",
+                help="if the kernel calls no functions of your own, please report it",
             ) from error
     module = JitModule(library, wanted)
     if shared:

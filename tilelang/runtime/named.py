@@ -48,10 +48,12 @@ def _misplaced(
 ) -> ArgumentTypeError:
     if name in order:
         return ArgumentTypeError(
-            f"kernel {spec.name}: parameter {name} is given by position and by name", code="TL0971"
+            f"kernel {spec.name}: parameter {name} is given by position and by name",
+            code="TL0971",
+            help="pass it once",
         )
     return ArgumentTypeError(
         f"kernel {spec.name}: there is no parameter {name}",
-        code="TL0973",
+        code="TL0985",
         help=did_you_mean(name, [*order, *options]) or f"the parameters are {', '.join(order)}",
     )

@@ -99,7 +99,11 @@ class Nvrtc:
     def _check(self, code: int, call: str) -> None:
         if code != _SUCCESS:
             text = self._lib.nvrtcGetErrorString(code).decode()
-            raise ToolchainError(f"{call} failed: {text} ({code})", code="TL0802")
+            raise ToolchainError(
+                f"{call} failed: {text} ({code})",
+                code="TL0802",
+                help="pip install an nvidia-cuda-nvrtc that fits the driver",
+            )
 
 
 def _strings(items: Any) -> Any:

@@ -33,7 +33,11 @@ def disassemble(cubin: bytes) -> str:
                 done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode == 0:
                 return done.stdout
-            raise ToolchainError(f"{name} failed: {done.stderr.strip()}", code="TL0835")
+            raise ToolchainError(
+                f"{name} failed: {done.stderr.strip()}",
+                code="TL0835",
+                help="set CUDA_HOME to a toolkit that knows this architecture",
+            )
     raise ToolchainError(
         "there is no disassembler: neither nvdisasm nor cuobjdump can be found",
         code="TL0836",

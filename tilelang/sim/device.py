@@ -63,6 +63,7 @@ def tensor_map(
             "a tensor map has 1 to 5 dimensions, and a stride for all but the first; got dims "
             f"{list(dims)}, strides {list(strides)}, box {list(box)}",
             code="TL0934",
+            help="give dims, strides and box innermost first",
         )
     out = SimTensorMap(base=address, rank=len(dims), element_bytes=dtype.bytes, swizzle=swizzle)
     name = str(dtype.element)
@@ -110,7 +111,9 @@ class _Run:
         inputs = [p for i, p in enumerate(program.params) if i not in program.outputs]
         if len(inputs) != len(args):
             raise ArgumentTypeError(
-                f"{program.name} takes {len(inputs)} arguments, got {len(args)}", code="TL0935"
+                f"{program.name} takes {len(inputs)} arguments, got {len(args)}",
+                code="TL0935",
+                help="pass one argument for every parameter that is no output",
             )
         self.values: dict[Var, Any] = {}
         self.arrays: dict[Buffer, np.ndarray[Any, Any]] = {}
@@ -129,6 +132,7 @@ class _Run:
             raise ArgumentValueError(
                 f"{buffer.name} has {buffer.ndim} dimensions, the argument {array.ndim}",
                 code="TL0936",
+                help="pass an array of this rank",
             )
         self.arrays[buffer] = array
         strides = [s // array.itemsize for s in array.strides]
@@ -143,6 +147,7 @@ class _Run:
                 raise ArgumentValueError(
                     f"{buffer.name}: a size of {want} is expected where the argument has {got}",
                     code="TL0937",
+                    help="pass an array of this size",
                 )
 
     def _known(self, e: Expr) -> int | None:
@@ -209,7 +214,11 @@ def _as_array(buffer: Buffer, value: Any) -> np.ndarray[Any, Any]:
         offset = value.storage_offset() * value.element_size()
         return np.ndarray(tuple(value.shape), buffer.dtype.as_numpy(), flat, offset, strides)
     if not isinstance(value, np.ndarray) or value.dtype != buffer.dtype.as_numpy():
-        raise ArgumentTypeError(f"{buffer.name} must be an array of {buffer.dtype}", code="TL0938")
+        raise ArgumentTypeError(
+            f"{buffer.name} must be an array of {buffer.dtype}",
+            code="TL0938",
+            help="convert it: x.astype(dtype)",
+        )
     return value
 
 

@@ -118,18 +118,29 @@ class SimModule:
         """What a real launch would refuse."""
         if kernel not in self.kernels:
             names = ", ".join(self.kernels)
-            raise ArgumentValueError(f"no kernel {kernel!r}; there are {names}", code="TL0930")
+            raise ArgumentValueError(
+                f"no kernel {kernel!r}; there are {names}",
+                code="TL0930",
+                help="name one of them",
+            )
         threads = block[0] * block[1] * block[2]
         if not 1 <= threads <= _MAX_THREADS:
             raise ArgumentValueError(
-                f"{kernel}: a block has 1 to {_MAX_THREADS} threads, not {threads}", code="TL0931"
+                f"{kernel}: a block has 1 to {_MAX_THREADS} threads, not {threads}",
+                code="TL0931",
+                help="use fewer threads",
             )
         if grid[0] >= 2**31 or grid[1] >= 2**16 or grid[2] >= 2**16 or min(grid) < 0:
-            raise ArgumentValueError(f"{kernel}: the grid {grid} is too large", code="TL0932")
+            raise ArgumentValueError(
+                f"{kernel}: the grid {grid} is too large",
+                code="TL0932",
+                help="use fewer blocks",
+            )
         if not 0 <= smem <= _MAX_SHARED:
             raise ArgumentValueError(
                 f"{kernel}: {smem} bytes of dynamic shared memory, the most is {_MAX_SHARED}",
                 code="TL0933",
+                help="use less shared memory",
             )
         whole = all(c > 0 and g % c == 0 for g, c in zip(grid, cluster, strict=True))
         if not whole or math.prod(cluster) > _MAX_CLUSTER:

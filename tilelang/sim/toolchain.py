@@ -112,7 +112,9 @@ def run_compiler(arguments: Sequence[str]) -> str:
         )
     except subprocess.TimeoutExpired as error:
         raise ToolchainError(
-            f"the C++ compiler did not finish in {timeout} s", code="TL0842"
+            f"the C++ compiler did not finish in {timeout} s",
+            code="TL0842",
+            help="raise TILELANG_COMPILE_TIMEOUT_SECONDS",
         ) from error
     return "" if done.returncode == 0 else done.stderr or f"exit status {done.returncode}"
 

@@ -131,7 +131,11 @@ class Target:
     def cuda(self) -> CudaArch:
         """The row of the architecture table."""
         if self._cuda is None:
-            raise TargetError(f"target {self} has no CUDA architecture", code="TL0602")
+            raise TargetError(
+                f"target {self} has no CUDA architecture",
+                code="TL0602",
+                help="ask target.is_cuda first",
+            )
         return self._cuda
 
     @property
@@ -235,14 +239,20 @@ def _parse(spec: object) -> tuple[str, dict[str, str]]:
         return _check_kind(str(spec.get("kind", ""))), options
     if not isinstance(spec, str):
         raise TargetError(
-            f"a target is a string, a dict or a Target, not {type(spec).__name__}", code="TL0603"
+            f"a target is a string, a dict or a Target, not {type(spec).__name__}",
+            code="TL0603",
+            help="e.g. target='cuda', or {'kind': 'cuda', 'arch': 'sm_90'}",
         )
     words = spec.split()
     options = {}
     for word in words[1:]:
         name, equals, value = word.lstrip("-").partition("=")
         if not word.startswith("-") or not equals:
-            raise TargetError(f"cannot read {word!r} in target {spec!r}", code="TL0604")
+            raise TargetError(
+                f"cannot read {word!r} in target {spec!r}",
+                code="TL0604",
+                help="options are written -name=value, e.g. cuda -arch=sm_90",
+            )
         options[name] = value
     return _check_kind(words[0] if words else ""), options
 
@@ -313,7 +323,11 @@ def canon_target_host(target: Any, target_host: Any = None) -> Target:
     if target_host is not None and target_host != "auto":
         host = Target(target_host)
         if host.is_cuda:
-            raise TargetError(f"target host {host} is not a CPU", code="TL0607")
+            raise TargetError(
+                f"target host {host} is not a CPU",
+                code="TL0607",
+                help="use llvm or c",
+            )
         return host
     kind = Target(target).kind
     if kind == "c" or (kind != "llvm" and importlib.util.find_spec("llvmlite") is None):

@@ -15,7 +15,7 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from tilelang.errors import InternalError
+from tilelang.errors import InternalError, TargetError
 from tilelang.ir import TileOp
 
 if TYPE_CHECKING:
@@ -120,11 +120,24 @@ class Choice:
         return self.lowering.name + (f" ({rest})" if rest else "")
 
 
+def _may_fall_back(op: TileOp, ctx: LowerContext, pinned: str, reason: str | None) -> None:
+    """A lowering that the user asked for by name is not possible: is another one as good?"""
+    asked = ctx.annotations.get("asked")
+    if asked is None:
+        raise InternalError(f"{op.name}: lowering {pinned!r} was planned but is refused: {reason}")
+    if not (ctx.target.is_cpu or ctx.annotations.get("fallback")):
+        raise TargetError(
+            f"{asked} is not possible here: {reason}",
+            code="TL0634",
+            help=f"use T.{op.name}, which takes another way where it must",
+        )
+
+
 def select(
     lowerings: Sequence[Lowering], op: TileOp, ctx: LowerContext, pinned: str | None = None
 ) -> Choice:
-    """The cheapest legal lowering, or the pinned one (chosen by an earlier pass, which asked
-    `why_not`)."""
+    """The cheapest legal lowering, or the pinned one: chosen by an earlier pass, which asked
+    `why_not`, or by the user (`annotations["asked"]`)."""
     reasons: dict[str, str] = {}
     best: tuple[float, Lowering] | None = None
     for low in lowerings:
@@ -144,9 +157,7 @@ def select(
             else:
                 reasons[low.name] = f"costs {cost:g}, {best[1].name} {best[0]:g}"
     if pinned is not None:
-        raise InternalError(
-            f"{op.name}: lowering {pinned!r} was planned but is refused: {reasons.get(pinned)}"
-        )
+        _may_fall_back(op, ctx, pinned, reasons.get(pinned))
     if best is None:
         raise InternalError(f"{op.name} has no legal lowering: {reasons}")
     return Choice(best[1], reasons)

@@ -131,7 +131,11 @@ def _overlap(
         inner.append(slice(lo - o, hi - o))
     whole = all(s.stop - s.start == e for s, e in zip(outer, extents, strict=True))
     if not whole and not region.buffer.is_global:
-        raise BoundsError(f"{region!r} leaves {region.buffer!r}", code="TL1220")
+        raise BoundsError(
+            f"{region!r} leaves {region.buffer!r}",
+            code="TL1220",
+            help="keep the tile inside; only global memory may be left",
+        )
     return tuple(outer), tuple(inner), whole
 
 

@@ -24,6 +24,10 @@ def _why_not(op: WaitWgmma, ctx: LowerContext) -> str | None:
     return None if ctx.target.is_cuda and ctx.target.has_wgmma else "the target has no wgmma"
 
 
+def _nothing_to_wait_for(op: WaitWgmma, ctx: LowerContext) -> str | None:
+    return "gemms may be in flight" if _why_not(op, ctx) is None else None
+
+
 def _emit(op: WaitWgmma, ctx: LowerContext, b: Builder) -> None:
     from .gemm.wgmma import (
         wait_for,
@@ -40,7 +44,10 @@ class WaitWgmma(TileOp):
     pending: int = 0
 
     name: ClassVar[str] = "wait_wgmma"  # type: ignore[misc]
-    LOWERINGS: ClassVar[tuple[Lowering, ...]] = (Lowering("wgmma", _why_not, fixed, _emit),)
+    LOWERINGS: ClassVar[tuple[Lowering, ...]] = (
+        Lowering("wgmma", _why_not, fixed, _emit),
+        Lowering("nothing", _nothing_to_wait_for, fixed, lambda op, ctx, b: None),
+    )
 
     def check(self, ctx: CheckContext) -> None:
         """Any number of groups may be pending."""

@@ -15,7 +15,9 @@ __all__ = ["check_script", "run_script"]
 
 def check_script(file: Path) -> None:
     if not file.is_file():
-        raise ArgumentValueError(f"there is no file {file}", code="TL0980")
+        raise ArgumentValueError(
+            f"there is no file {file}", code="TL0980", help="give the path of a Python program"
+        )
 
 
 def run_script(file: Path, arguments: Sequence[str]) -> int:

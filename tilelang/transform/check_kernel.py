@@ -22,6 +22,7 @@ from tilelang.errors import (
     TileError,
 )
 from tilelang.ir import (
+    INTRINSICS,
     Alloc,
     Bind,
     Buffer,
@@ -59,6 +60,10 @@ __all__ = ["run"]
 
 _MAX_Z = 64  # CUDA C++ Programming Guide, "Technical Specifications": z-dimension of a block
 _MAX_BLOCKS_YZ = 65535  # ibid.: y- or z-dimension of a grid
+# Instructions of units that a CPU lacks. (For mbarriers it lacks the memory: `init_barriers`.)
+_GPU_ONLY = frozenset(
+    n for n, row in INTRINSICS.items() if row.header in ("ldmatrix", "mma", "wgmma", "tma")
+)
 
 
 def run(func: PrimFunc, ctx: PassContext) -> PrimFunc:
@@ -274,18 +279,29 @@ class _Checker:
                         help="assign it in the same block or outside of it; what changes in a loop "
                         "or an if is a T.alloc_var",
                     )
-                if type(x) is Call and x.op == "named_barrier_arrive" and self.ctx.target.is_cpu:
-                    raise TargetError(
-                        "T.named_barrier_arrive has no meaning on a CPU, where threads take turns "
-                        "from one wait to the next",
-                        code="TL0633",
-                        span=at.span,
-                        help="use T.sync_threads() for all threads of the block",
-                    )
+                if type(x) is Call and self.ctx.target.is_cpu:
+                    self.on_cpu(x.op, at)
                 if type(x) is Load:
                     self.access(x.buffer, x.indices, at)
                 elif type(x) is Region:
                     self.known_buffer(x.buffer, at)
+
+    def on_cpu(self, op: str, at: _Place) -> None:
+        if op == "named_barrier_arrive":
+            raise TargetError(
+                "T.named_barrier_arrive has no meaning on a CPU, where threads take turns from one "
+                "wait to the next",
+                code="TL0633",
+                span=at.span,
+                help="use T.sync_threads() for all threads of the block",
+            )
+        if op in _GPU_ONLY:
+            raise TargetError(
+                f"{op} is an instruction of the GPU that has no meaning on a CPU",
+                code="TL0630",
+                span=at.span,
+                help="use T.copy, T.gemm or T.sync_threads, or compile for a CUDA target",
+            )
 
     def known_buffer(self, b: Buffer, at: _Place) -> None:
         if b in at.buffers or b.root() in at.buffers or b.data is not None:

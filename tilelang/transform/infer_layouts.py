@@ -23,7 +23,7 @@ from heapq import heappop, heappush
 from itertools import islice
 from typing import Any
 
-from tilelang.errors import LayoutError
+from tilelang.errors import InternalError, LayoutError, TileError
 from tilelang.ir import (
     Alloc,
     Buffer,
@@ -142,7 +142,11 @@ class Inference:
         ctx = replace(self.ctx, threads=threads, layouts=self.layouts, annotations=annotations)
         if s.op.name == "gemm" and (foreign := foreign_fragments(s.op, ctx)):
             return self._converted(s, foreign, threads)
-        choice = select(s.op.LOWERINGS, s.op, ctx, s.annotations.get("lowering"))
+        try:
+            choice = select(s.op.LOWERINGS, s.op, ctx, s.annotations.get("lowering"))
+        except TileError as error:
+            error.at(s.span)
+            raise
         self.ctx.notes.append(f"{s.span}: T.{s.op.name}: {choice.text()}")
         if choice.lowering.name == "simt":
             return self._through_shared(s, ctx, threads) or self._expand(
@@ -194,12 +198,10 @@ class Inference:
         if buffer not in self.layouts:
             self.layouts[buffer] = layout
         elif buffer in self.fixed and self.layouts[buffer] != layout:
-            raise LayoutError(
-                f"T.{s.op.name} needs another layout of {buffer.name} than the annotated one",
-                code="TL1151",
+            raise InternalError(
+                f"the lowering chosen for {s.op.name} wants another layout of {buffer.name} than "
+                "the user's",
                 span=s.span,
-                help=f"drop {buffer.name} from T.annotate_layout, or annotate the layout that the "
-                f"operation needs",
             )
 
     def _nest(self, s: Parallel, threads: int) -> None:

@@ -11,7 +11,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 from tilelang.config import Options, env
-from tilelang.errors import CompatWarning
+from tilelang.errors import CompatWarning, TileError
 from tilelang.target import Target, determine_target
 
 _OPT_LEVEL = 3
@@ -100,7 +100,11 @@ def run_passes(
         if not p.when(ctx):
             continue
         start = time.perf_counter()
-        func = p.run(func, ctx)
+        try:
+            func = p.run(func, ctx)
+        except TileError as error:  # a pass that knows no statement: the function's first
+            error.at(getattr(getattr(func, "body", None), "span", None))
+            raise
         ctx.timings[p.name] = ctx.timings.get(p.name, 0.0) + time.perf_counter() - start
         stage = p.establishes or stage
         if env.TILELANG_VERIFY:

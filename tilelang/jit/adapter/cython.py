@@ -196,5 +196,6 @@ class Launch:
             raise ToolchainError(
                 f"kernel {name}: the driver does not take a TMA descriptor of its tensors",
                 code="TL0863",
+                help="their data and strides must be multiples of 16 bytes",
             )
         raise cuda_driver.driver().failure(f"kernel {name}: cuLaunchKernelEx", code)
