@@ -175,7 +175,9 @@ CALLS = {
     "        A[0] = T.float32(1.0)\n'''\n"
     "spec = tilelang.lower(read_func(text), target='cuda -arch=sm_80').call\n"
     "import numpy as np\nspec.bind([np.zeros(4, 'float32'), 1], device_type=1)\n",
-    "TL0973": "import tilelang\ntilelang.par_compile([], num_workers=0)\n",
+    "TL0959": "import tilelang\ntilelang.par_compile([], num_workers=0)\n",
+    "TL0516": "import argparse\nfrom tilelang.tools.command import _cache\n_cache(argparse.Namespace(action='explain', keys=[]))\n",
+    "TL0517": "from tilelang.tools.disk import _find\n_find('no key begins so')\n",
     "TL0980": "from pathlib import Path\nfrom tilelang.tools.script import check_script\n"
     "check_script(Path('missing.py'))\n",
     "TL0982": FUNC + "kernel = tilelang.compile(main, out_idx=-1, target='llvm')\n"
@@ -199,10 +201,13 @@ INTERPRETERS = {
     "TL0920": FUNC + "from tilelang.interp import tile\ntile.run(main, a)\n",
     "TL0921": FUNC + "from tilelang.interp import tile\ntile.run(main, a[0], 1, b)\n",
     "TL0922": FUNC + "from tilelang.interp import tile\ntile.run(main, a[:3], 1, b)\n",
-    "TL0930": SIM + "checks._check_launch('other', (1, 1, 1), (32, 1, 1), 0)\n",
-    "TL0931": SIM + "checks._check_launch('main_kernel', (1, 1, 1), (32, 64, 1), 0)\n",
-    "TL0932": SIM + "checks._check_launch('main_kernel', (1, 70000, 1), (32, 1, 1), 0)\n",
-    "TL0933": SIM + "checks._check_launch('main_kernel', (1, 1, 1), (32, 1, 1), 1 << 20)\n",
+    "TL0930": SIM + "checks._check_launch('other', (1, 1, 1), (32, 1, 1), 0, (1, 1, 1))\n",
+    "TL0931": SIM + "checks._check_launch('main_kernel', (1, 1, 1), (32, 64, 1), 0, (1, 1, 1))\n",
+    "TL0932": SIM
+    + "checks._check_launch('main_kernel', (1, 70000, 1), (32, 1, 1), 0, (1, 1, 1))\n",
+    "TL0933": SIM
+    + "checks._check_launch('main_kernel', (1, 1, 1), (32, 1, 1), 1 << 20, (1, 1, 1))\n",
+    "TL0925": SIM + "checks._check_launch('main_kernel', (3, 1, 1), (32, 1, 1), 0, (2, 1, 1))\n",
     "TL0934": "from tilelang.ir import DType\nfrom tilelang.sim import tensor_map\n"
     "tensor_map(0, DType('float32'), (4, 4), (), (4, 4), 0)\n",
     "TL0935": FUNC + "run = __import__('tilelang.sim.device', fromlist=['_Run'])._Run\n"
@@ -268,7 +273,7 @@ PASSES = {
     "TL0979": "from types import SimpleNamespace\nfrom tilelang.jit.adapter.cython import Launch\n"
     "on_cuda = SimpleNamespace(_on_cuda=True, _spec=SimpleNamespace(name='main'))\n"
     "Launch._handle(on_cuda, 'the first')\n",
-    "TL0985": FUNC + "kernel = tilelang.compile(main, target='llvm', execution_backend='ctypes')\n"
+    "TL0973": FUNC + "kernel = tilelang.compile(main, target='llvm', execution_backend='ctypes')\n"
     "kernel(a, 1, b, m=3)\n",
     "TL1222": "import numpy as np\nfrom tilelang.interp.memory import Memory, Pointer\n"
     "from tilelang.ir import Buffer, DType\n"

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilelang import ir
-from tilelang.errors import OptionError, ShapeError
+from tilelang.errors import ShapeError
 from tilelang.ir import Expr, Load, Region, const
 
 from .hints import count
@@ -84,9 +84,9 @@ def _dimensions(t: Trace, source: Region, tile: Region) -> tuple[int, ...]:
     if len(source.buffer.shape) != 4 or not source.buffer.is_global:
         raise t.error(
             f"T.im2col: img must be a global tensor [n, h, w, c], got {source.buffer!r}",
-            "TL0316",
+            "TL0330",
             "pass the whole tensor",
-            OptionError,
+            ShapeError,
         )
     return len(extents) - 2, len(extents) - 1
 

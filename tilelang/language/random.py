@@ -70,12 +70,12 @@ def _generator(what: str) -> tuple[Trace, Generator]:
     t, launch = kernel_trace(what)
     if launch.generator is None:
         raise t.error(
-            f"{what} before T.rng_init", "TL0277", "call T.rng_init(seed) first", LanguageError
+            f"{what} before T.rng_init", "TL0193", "call T.rng_init(seed) first", LanguageError
         )
     if t.parallel_region() is not None and math.prod(launch.threads) > 1:
         raise t.error(
             f"{what} inside T.Parallel: which thread takes which element is not said",
-            "TL0278",
+            "TL0194",
             "let each thread loop over elements of its own with T.serial",
             LanguageError,
         )

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tilelang import ir
-from tilelang.errors import OptionError, ScopeError, ShapeError
+from tilelang.errors import OptionError, ScopeError, ShapeError, TypeMismatchError
 from tilelang.ir import Buffer, Call, DType, Evaluate, Expr, If, Load, Ramp, Region, Store, const
 from tilelang.ir import call as ir_call
 
@@ -37,7 +37,10 @@ def _first(t: Trace, what: str, place: Any) -> Load:
         place = Load(place.buffer, place.offsets)
     if not isinstance(place, Load):
         raise t.error(
-            f"{what} needs a buffer element, got {place!r}", "TL0279", "e.g. A[i]", OptionError
+            f"{what} needs a buffer element, got {place!r}",
+            "TL0279",
+            "e.g. A[i]",
+            TypeMismatchError,
         )
     return place
 
@@ -48,14 +51,14 @@ def _vector(t: Trace, what: str, place: Any, bits: int, shared: bool) -> Load:
     if b.is_shared != shared or not (b.is_shared or b.is_global):
         raise t.error(
             f"{what}: {b.name} is in {b.scope} memory",
-            "TL0427",
+            "TL0429",
             "ld/stg work on global memory, ld/sts on shared memory",
             ScopeError,
         )
     if b.dtype.bits < 8 or b.dtype.lanes > 1 or b.dtype.is_bool or bits % b.dtype.bits:
         raise t.error(
             f"{what}: {bits} bits are no whole number of {b.dtype}",
-            "TL0317",
+            "TL0331",
             "use a narrower element, or T.view",
             ShapeError,
         )
@@ -96,7 +99,7 @@ def _store(name: str, bits: int, shared: bool) -> Callable[..., None]:
         if e.dtype.bits * e.dtype.lanes != bits:
             raise t.error(
                 f"{what} of a value of {e.dtype.bits * e.dtype.lanes} bits",
-                "TL0318",
+                "TL0332",
                 f"give {bits // 32} words, e.g. T.uint32x2(a, b)",
                 ShapeError,
             )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilelang import ir
-from tilelang.errors import LanguageError, OptionError, TypeMismatchError
+from tilelang.errors import LanguageError, OptionError, ShapeError, TypeMismatchError
 from tilelang.ir import DType, Evaluate, Expr, If, Load, Store, call, cast, const, const_int
 
 from .alloc import alloc_shared
@@ -73,7 +73,7 @@ def tvm_thread_allreduce(size: Any, *args: Any, dtype: Any = "handle") -> None:
     if reducer is None:
         raise t.error(
             "T.tvm_thread_allreduce outside of a reduce_scope",
-            "TL0280",
+            "TL0195",
             'put it inside `with T.attr(T.comm_reducer(…), "reduce_scope", …)`',
             LanguageError,
         )
@@ -195,7 +195,7 @@ def call_intrin(dtype: Any, func_name: str, *args: Any) -> Any:
     if function is None:
         raise fail(
             f"T.call_intrin: {func_name!r} is no function of this language",
-            "TL0283",
+            "TL0547",
             "call the T. function itself",
             OptionError,
         )
@@ -219,7 +219,7 @@ def linear_index(*args: Any) -> Any:
             f"T.linear_index takes n coordinates and n - 1 strides, got {len(args)} arguments",
             "TL0319",
             "e.g. T.linear_index(i, j, row_length)",
-            OptionError,
+            ShapeError,
         )
     n = (len(args) + 1) // 2
     out = args[n - 1]

@@ -54,6 +54,6 @@ def _misplaced(
         )
     return ArgumentTypeError(
         f"kernel {spec.name}: there is no parameter {name}",
-        code="TL0985",
+        code="TL0973",
         help=did_you_mean(name, [*order, *options]) or f"the parameters are {', '.join(order)}",
     )
