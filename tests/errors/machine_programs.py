@@ -175,6 +175,18 @@ CALLS = {
     "        A[0] = T.float32(1.0)\n'''\n"
     "spec = tilelang.lower(read_func(text), target='cuda -arch=sm_80').call\n"
     "import numpy as np\nspec.bind([np.zeros(4, 'float32'), 1], device_type=1)\n",
+    "TL0985": "from tilelang.autotuner.tuner import as_configs\nas_configs([64])\n",
+    "TL0987": "from tilelang.autotuner.tuner import as_configs\nas_configs([])\n",
+    "TL0988": "import tilelang\nimport tilelang.language as T\n\n"
+    "@tilelang.autotune(configs=[{'blok': 4}])\n@tilelang.jit(target='llvm')\n"
+    "def factory(block=4):\n    @T.prim_func\n    def main(A: T.Tensor((4,), 'float32')):\n"
+    "        with T.Kernel(1):\n            T.fill(A, block)\n\n    return main\n\nfactory()\n",
+    "TL1401": "import tilelang\nimport tilelang.language as T\n\n"
+    "tilelang.disable_cache()\n"
+    "@tilelang.autotune(configs=[{'block': 4}])\n@tilelang.jit(target='llvm')\n"
+    "def factory(block=4):\n    @T.prim_func\n    def main(A: T.Tensor((4,), 'float32')):\n"
+    "        with T.Kernel(1):\n            T.alloc_shared((0.5,), 'int8')\n\n    return main\n\n"
+    "try:\n    factory()\nfinally:\n    tilelang.enable_cache()\n",
     "TL0959": "import tilelang\ntilelang.par_compile([], num_workers=0)\n",
     "TL0516": "import argparse\nfrom tilelang.tools.command import _cache\n_cache(argparse.Namespace(action='explain', keys=[]))\n",
     "TL0517": "from tilelang.tools.disk import _find\n_find('no key begins so')\n",

@@ -240,6 +240,13 @@ OPTIONS = {
     "TL0605": FUNC + "tilelang.compile(main, target='vulkan')\n",
     "TL0606": FUNC + "tilelang.compile(main, target='cuda -speed=9')\n",
     "TL0607": FUNC + "tilelang.compile(main, target='llvm', target_host='cuda')\n",
+    "TL0641": lowered(
+        "with T.Kernel(n):", "T.clear(A)\nT.sync_grid()\nT.fill(A, 1)", "llvm", ", n: T.int32"
+    ),
+    "TL0610": FUNC
+    + "from tilelang.engine.lower import host_codegen\nhost_codegen(tilelang.lower(main, target='llvm').host_mod, 'cuda')\n",
+    "TL0611": FUNC
+    + "from tilelang.engine.lower import host_codegen\nhost_codegen(tilelang.lower(main, target='llvm').host_mod, 'c')\n",
     "TL0608": "from tilelang.runtime.llvm_cpu import check_cpu\ncheck_cpu('i386', '')\n",
     "TL0609": "from tilelang.runtime.llvm_cpu import check_cpu\ncheck_cpu('x86-64-v9', '')\n",
     "TL0820": "from tilelang.codegen.headers import device_headers\n"

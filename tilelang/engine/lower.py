@@ -198,7 +198,7 @@ def host_codegen(
     if build is None:
         raise TargetError(
             f"Target host {host.kind} is not supported",
-            code="TL0608",
+            code="TL0610",
             help=f"use one of {', '.join(_HOST_BUILDERS)}",
         )
     with session():
@@ -209,7 +209,7 @@ def host_codegen(
             raise TargetError(
                 f"kernels for {device.kind} cannot be called by host code for {host.kind}: on a"
                 " CPU they are one library",
-                code="TL0609",
+                code="TL0611",
                 help=f"leave out target_host, or use {device.kind!r} for it",
             )
         own = ""

@@ -13,7 +13,6 @@ from typing import Any
 
 from tilelang.errors import TargetError
 from tilelang.ir import (
-    INTRINSICS,
     Alloc,
     Bind,
     Break,
@@ -45,16 +44,6 @@ from tilelang.utils import prod
 from .lane_exchange import Exchange, distribute, is_cut
 from .scope import accessed, leaves
 
-# Instructions of units that a CPU lacks, and waits for threads that run later.
-_GPU_ONLY = frozenset(
-    {
-        n
-        for n, row in INTRINSICS.items()
-        if row.header in ("ldmatrix", "mma", "wgmma", "mbarrier", "tma")
-    }
-    | {"named_barrier_arrive"}
-)
-
 
 def is_grid_barrier(s: Stmt) -> bool:
     return type(s) is Evaluate and type(s.value) is Call and s.value.op == "sync_grid"
@@ -73,7 +62,6 @@ class Fission:
         self.exported: dict[Var, Buffer] = {}
 
     def run(self, body: Stmt) -> Stmt:
-        self.check(body)
         body = Exchange(self.index, self.count).run(body)
         self.settle(body)
         body = distribute(body, self.differs)
@@ -140,15 +128,6 @@ class Fission:
         if any(self.differs(c) for c in s.children if isinstance(c, Expr)):
             return any(type(x) in (Break, Continue, Return) for x in walk(s))
         return any(self.jumps(p) for c in s.children if isinstance(c, Stmt) for p in flatten(c))
-
-    def check(self, body: Stmt) -> None:
-        for x in walk(body):
-            if type(x) is Call and x.op in _GPU_ONLY:
-                raise TargetError(
-                    f"T.{x.op} is an instruction of the GPU that has no meaning on a CPU",
-                    code="TL0630",
-                    help="use T.copy, T.gemm or T.sync_threads, or compile for a CUDA target",
-                )
 
     # ------------------------------------------------------------------------------ groups
 
