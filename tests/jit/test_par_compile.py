@@ -19,6 +19,7 @@ import pytest
 import tilelang
 import tilelang.language as T
 from tilelang.cache import clear_memory
+from tilelang.engine import BACKENDS
 from tilelang.engine.callback import register_cuda_postproc, unregister_postproc
 from tilelang.errors import ArgumentValueError, ResourceError
 from tilelang.ir import PrimFunc
@@ -116,7 +117,7 @@ def test_the_code_is_the_same_as_of_compile(target: str, lowered_here: list[str]
         assert kernel.show("time").count("ms") == alone.show("time").count("ms")
 
 
-@pytest.mark.parametrize("backend", ["ctypes", "torch"])
+@pytest.mark.parametrize("backend", BACKENDS["llvm"].execution)
 def test_for_every_execution_backend(backend: str, lowered_here: list[str]) -> None:
     check(compiled(execution_backend=backend))
     assert lowered_here == []

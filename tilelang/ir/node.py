@@ -7,7 +7,7 @@ In: a class whose annotations name its fields. Out: the same class with `__slots
 An `Expr` subclass is hash-consed: inside a `session()` two structurally equal expressions are the
 same object, so `is` compares them and they make fast dictionary keys. Outside a session nothing is
 interned (a module-level `T.dynamic` must not leak into a compile on another thread); each compiler
-entry point re-interns what it is given (`ir.visit.reintern`). A `Stmt` keeps its identity and may
+entry point makes a copy of its own (`ir.own_copy`). A `Stmt` keeps its identity and may
 carry a span.
 
 Immutability is checked by the type checker, not at run time: a `__setattr__` would cost 60 % more
