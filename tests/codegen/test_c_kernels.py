@@ -9,7 +9,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.codegen import llvm_support, test_llvm_dtypes, test_llvm_math, test_llvm_statements
+from tests.codegen import (
+    llvm_support,
+    test_llvm_dtypes,
+    test_llvm_math,
+    test_llvm_math64,
+    test_llvm_statements,
+)
 from tests.codegen.test_llvm_kernels import *  # noqa: F403
 from tests.codegen.test_llvm_statements import *  # noqa: F403
 from tilelang.codegen.c import c_source
@@ -42,6 +48,15 @@ def test_unary(op: str) -> None:
 
 def test_pow() -> None:
     test_llvm_math.test_binary("pow")
+
+
+@pytest.mark.parametrize("op", ["exp", "log2", "tanh", "sin", "asin", "erf"])
+def test_unary_of_float64(op: str) -> None:
+    test_llvm_math64.test_unary(op)
+
+
+def test_pow_of_float64() -> None:
+    test_llvm_math64.test_binary("pow")
 
 
 def test_text() -> None:

@@ -52,28 +52,13 @@ def unary(name: str, x: Value) -> Value:
     direct = _LLVM_UNARY.get(name)
     if direct is not None:
         return x.fn.intrinsic(direct, x)
-    if x.elem == "float":
-        return _call_vector(name, x)
-    return _libm(name, x)
+    return _call_vector(name, x)
 
 
 def _call_vector(name: str, *args: Value) -> Value:
     """A call of our own function of that many lanes, defined at its first use."""
     fn = args[0].fn
-    return fn.math(define(fn.module, name, args[0].lanes), args)
-
-
-def _libm(name: str, *args: Value) -> Value:
-    """float64: the C library, lane by lane."""
-    x = args[0]
-    if name == "rsqrt":
-        return 1.0 / x.fn.intrinsic("sqrt", x)
-    if name == "sigmoid":
-        return 1.0 / (_libm("exp", -x) + 1.0)
-    if name == "rcp":
-        return 1.0 / x
-    lanes = [x.fn.call(name, "double", 1, [a.lane(k) for a in args]) for k in range(x.lanes)]
-    return x.fn.build_vector(lanes)
+    return fn.math(define(fn.module, name, args[0].elem, args[0].lanes), args)
 
 
 def _binary(em: Expressions, e: Any) -> Value:
@@ -87,7 +72,7 @@ def _binary(em: Expressions, e: Any) -> Value:
             return x.fn.intrinsic("copysign", x, y)
         if e.op == "fmod":
             return x.fn.binary("frem", x, y)
-        return _call_vector(e.op, x, y) if x.elem == "float" else _libm(e.op, x, y)
+        return _call_vector(e.op, x, y)
 
     return em.in_float(dtype, compute, a, b)
 

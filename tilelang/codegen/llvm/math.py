@@ -22,6 +22,7 @@ import functools
 import math
 from typing import TYPE_CHECKING
 
+from .types import bits_of
 from .writer import Module, Value
 
 if TYPE_CHECKING:
@@ -476,8 +477,9 @@ def _pow_edges(x: Value, y: Value, a: Value, out: Value) -> Value:
     size = _abs(y)
     whole = x.fn.intrinsic("trunc", y).cmp("oeq", y)
     half = y * 0.5
-    odd = whole & x.fn.intrinsic("trunc", half).cmp("one", half) & size.cmp("olt", 16777216.0)
-    negative = x.bitcast("i32").cmp("slt", 0)
+    # From the first size on at which all numbers are even, trunc(half) is half.
+    odd = whole & x.fn.intrinsic("trunc", half).cmp("one", half)
+    negative = x.bitcast(f"i{bits_of(x.elem)}").cmp("slt", 0)
     falling = y.cmp("olt", 0.0)
     # |x| of 0 or infinity: 0 or infinity, by the sign of y
     out = a.cmp("oeq", 0.0).select(falling.select(x._same(_INF), x._same(0.0)), out)
@@ -502,16 +504,19 @@ _BINARY: dict[str, Callable[[Value, Value], Value]] = {"pow": _pow, "atan2": _at
 FLOAT_FUNCTIONS = tuple(n for n in _UNARY if n != "rcp")
 
 
-def define(module: Module, name: str, lanes: int) -> str:
+def define(module: Module, name: str, elem: str, lanes: int) -> str:
     """Makes sure that the module has the function; returns its name."""
-    symbol = f"tl.{name}.v{lanes}"
-    module.define(symbol, lambda: _build(module, symbol, name, lanes))
+    symbol = f"tl.{name}.{'v' if elem == 'float' else 'd'}{lanes}"
+    module.define(symbol, lambda: _build(module, symbol, name, elem, lanes))
     return symbol
 
 
-def _build(module: Module, symbol: str, name: str, lanes: int) -> str:
+def _build(module: Module, symbol: str, name: str, elem: str, lanes: int) -> str:
+    from . import math64  # built of the parts above; late, to break the cycle
+
     fn = module.new_function()
-    x, y = fn.argument("x", "float", lanes), fn.argument("y", "float", lanes)
-    if name in _BINARY:
-        return fn.internal(symbol, [x, y], _BINARY[name](x, y))
-    return fn.internal(symbol, [x], _UNARY[name](x))
+    x, y = fn.argument("x", elem, lanes), fn.argument("y", elem, lanes)
+    unary, binary = (_UNARY, _BINARY) if elem == "float" else (math64.UNARY, math64.BINARY)
+    if name in binary:
+        return fn.internal(symbol, [x, y], binary[name](x, y))
+    return fn.internal(symbol, [x], unary[name](x))
