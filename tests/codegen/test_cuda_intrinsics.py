@@ -56,6 +56,8 @@ VALUES = {
     "elect_one",
     "ballot",
     "match_any",
+    "block_rank_in_cluster",
+    "cluster_load",
 }
 NARROW_ONLY = {name for name in UNARY if name.startswith("fast_")}
 
@@ -150,6 +152,8 @@ def use_values(k: Bench, name: str) -> None:
         "call_extern": [call(name, [StringImm("fabsf"), x], "float32")],
         "warp_uniform": [call(name, [k.tx], "int32")],
         "elect_one": [call(name, [], "bool")],
+        "block_rank_in_cluster": [call(name, [], "int32")],
+        "cluster_load": [call(name, [address_of(k.shared, k.tx), const(1)], k.shared.dtype)],
         "ballot": [call(name, [k.tx < 3], "uint32")],
         "match_any": [
             call(name, [k.tx], "uint32"),
@@ -192,8 +196,9 @@ def use_effect(k: Bench, row: Intrinsic) -> None:
             for trans in (False, True):
                 pair = (word, tile) if name == "ldmatrix" else (tile, word)
                 k.b.call(name, const(num), const(trans), *pair)
-    elif name in ("tma_load", "tma_store"):
-        head = (tile, k.desc, bar) if name == "tma_load" else (k.desc, tile)
+    elif name.startswith(("tma_load", "tma_reduce")) or name == "tma_store":
+        head = (tile, k.desc, bar) if name.startswith("tma_load") else (k.desc, tile)
+        head = (*head, const(3)) if name == "tma_load_multicast" else head
         for rank in range(1, 6):
             k.b.call(name, *head, *[k.tx + i for i in range(rank)])
     elif name.startswith("mma_"):
@@ -204,6 +209,15 @@ def use_effect(k: Bench, row: Intrinsic) -> None:
         fixed = {
             "print": [StringImm("%f %d\n"), k.load("float16"), k.tx],
             "trap": [],
+            "cluster_arrive": [],
+            "cluster_arrive_relaxed": [],
+            "cluster_wait": [],
+            "cluster_sync": [],
+            "cluster_store": [glob, cast(k.tx, "float16"), const(1)],
+            "copy_cluster": [tile, tile, const(64), bar, const(1)],
+            "mbar_arrive_remote": [bar, const(1)],
+            "mbar_wait_cluster": [bar, k.tx & 1],
+            "cp_async_mbar_arrive": [bar],
             "sync_threads": [],
             "sync_grid": [],
             "named_barrier_sync": [const(1), const(64)],

@@ -35,7 +35,7 @@ def test_blocks(
 ) -> None:
     """Each fault is found and named, and what looks like it is not called one, however the blocks
     are spread over host threads."""
-    source = sim.kernel("int* A", HEAD + body, "atomic mbarrier cluster")
+    source = sim.kernel("int* A", HEAD + body, "atomic mbarrier cluster grid")
     grid, *more = launch.split()
     cluster = next(((int(m[1:]),) for m in more if m[0] == "/"), ())
     options = {
@@ -53,7 +53,7 @@ def test_blocks(
 
 def test_what_peers_read_is_right(sim: Any) -> None:
     body = next(s[4] for s in SECTIONS if s[0] == "a peer's shared memory")
-    source = sim.kernel("int* A", HEAD + body, "atomic mbarrier cluster")
+    source = sim.kernel("int* A", HEAD + body, "atomic mbarrier cluster grid")
     a = np.zeros(64, np.int32)
     sim.run(source, a, grid=(4,), cluster=(2,), smem=4096)
     want = [100 * (1 - b % 2) + t for b in range(4) for t in range(16)]
@@ -132,7 +132,7 @@ def test_more_blocks_than_fit_at_once_wait_for_earlier_ones(sim: Any) -> None:
 def test_a_cooperative_grid_of_large_blocks(sim: Any) -> None:
     body = HEAD + "  A[b] = b; tl::sync_grid(); if (t == 0) B[b] = A[(b + 1) % 16];"
     a, b = np.zeros(16, np.int32), np.zeros(16, np.int32)
-    source = sim.kernel("int* A, int* B", body.replace("buf_dyn_shmem", "A"))
+    source = sim.kernel("int* A, int* B", body.replace("buf_dyn_shmem", "A"), "grid")
     sim.run(source, a, b, grid=(16,), block=(1024,), cooperative=True)
     assert (b == (np.arange(16) + 1) % 16).all()
 

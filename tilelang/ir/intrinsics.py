@@ -335,6 +335,58 @@ _ASYNC = [
     ),
 ]
 
+_CLUSTER = [
+    Intrinsic(
+        "block_rank_in_cluster", "block_rank_in_cluster() -> int32", header="cluster", arch=90
+    ),
+    *(
+        Intrinsic(name, f"{name}(): {text}", effect, header="cluster", arch=90)
+        for name, effect, text in (
+            ("cluster_arrive", "sync", "releases what the thread has done so far"),
+            ("cluster_arrive_relaxed", "sync", "orders nothing"),
+            ("cluster_wait", "sync", "until all threads of the cluster have arrived"),
+            ("cluster_sync", "barrier", "arrives and waits"),
+        )
+    ),
+    Intrinsic(
+        "cluster_load", "cluster_load(ptr, rank): the element at the place of ptr in block rank",
+        "memory", {0: "read"}, header="cluster", arch=90, per_thread=True,
+    ),
+    Intrinsic(
+        "cluster_store", "cluster_store(ptr, v, rank): to the place of ptr in block rank",
+        "memory", {0: "write"}, header="cluster", arch=90,
+    ),
+    Intrinsic(
+        "copy_cluster",
+        "copy_cluster(dst_shared, src_shared, bytes, bar, rank): to the place of dst in block "
+        "rank, whose bar gets the bytes",
+        "memory", {0: "write", 1: "read", 3: "rw"}, "tma", "cluster", 90,
+    ),
+    Intrinsic(
+        "mbar_arrive_remote", "mbar_arrive_remote(bar, rank): at the same barrier of block rank",
+        "sync", {0: "rw"}, header="cluster", arch=90,
+    ),
+    Intrinsic(
+        "mbar_wait_cluster",
+        "mbar_wait_cluster(bar, parity): mbar_wait, and what other blocks did before they arrived",
+        "sync", {0: "rw"}, header="cluster", arch=90,
+    ),
+    Intrinsic(
+        "tma_load_multicast",
+        "tma_load_multicast(dst_shared, desc, bar, mask, c0, c1, …): into every block of the mask",
+        "memory", {0: "write", 2: "rw"}, "tma", "tma", 90,
+    ),
+    Intrinsic(
+        "tma_reduce_add", "tma_reduce_add(desc, src_shared, c0, c1, …): adds to the tensor",
+        "memory", {1: "read"}, "tma", "tma", 90,
+    ),
+    Intrinsic(
+        "cp_async_mbar_arrive",
+        "cp_async_mbar_arrive(bar): arrives once this thread's cp.async so far have written",
+        "sync", {0: "rw"}, header="mbarrier", arch=80,
+    ),
+]  # fmt: skip
+
 MMA_SHAPES = (
     # m, n, k, operand dtype, accumulator dtype, minimum architecture (PTX ISA, mma.sync)
     (16, 8, 16, "f16", "f32", 80),
@@ -389,5 +441,5 @@ _WGMMA = [
 ]
 
 TABLE: dict[str, Intrinsic] = {
-    r.name: r for r in (*_SCALAR, *_THREADS, *_MEMORY, *_ASYNC, *_MMA, *_WGMMA)
+    r.name: r for r in (*_SCALAR, *_THREADS, *_MEMORY, *_ASYNC, *_CLUSTER, *_MMA, *_WGMMA)
 }

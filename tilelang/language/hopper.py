@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tilelang.errors import OptionError, ScopeError
-from tilelang.ir import Buffer, Expr, Load, Role, Scope, address_of, as_bool, seq
+from tilelang.errors import OptionError
+from tilelang.ir import Role, as_bool, seq
 from tilelang.tileop import Copy, Gemm
 from tilelang.tileop.wait import WaitWgmma
 
+from .clusters import barrier_pointer, cluster_trace, in_cluster
 from .hints import access_width, known_notes
+from .loops import integer
 from .operands import emit_op, region
 from .ops import GemmWarpPolicy, copy_operands, eviction
 from .threads import effect
@@ -28,43 +30,43 @@ WARPGROUP = 128
 # ------------------------------------------------------------------------------------- mbarriers
 
 
-def _barrier(t: Trace, bar: Any, what: str) -> Expr:
-    """A pointer to one mbarrier: `bar[i]`, or the only one of `bar`."""
-    if isinstance(bar, Load) and bar.buffer.scope == Scope.BARRIER:
-        return address_of(bar.buffer, *bar.indices)
-    if isinstance(bar, Buffer) and bar.scope == Scope.BARRIER:
-        return address_of(bar, 0)
-    raise t.error(
-        f"{what} needs a barrier, got {bar!r}",
-        "TL0451",
-        "allocate it by T.alloc_barrier(arrive_count) and pass bar or bar[i]",
-        ScopeError,
-    )
-
-
 def mbarrier_wait_parity(bar: Any, parity: Any) -> None:
     """Until the phase of this parity has completed. A fresh barrier counts as having completed
     phase 1."""
-    t, _ = kernel_trace("T.mbarrier_wait_parity")
-    effect(t, "mbar_wait", _barrier(t, bar, "T.mbarrier_wait_parity"), plain(parity))
+    t, launch = kernel_trace("T.mbarrier_wait_parity")
+    wait = "mbar_wait_cluster" if in_cluster(launch) else "mbar_wait"
+    effect(t, wait, barrier_pointer(t, bar, "T.mbarrier_wait_parity"), plain(parity))
 
 
-def mbarrier_arrive(bar: Any) -> None:
-    """One arrival by each calling thread."""
+def mbarrier_arrive(bar: Any, cta_id: Any = None) -> None:
+    """One arrival by each calling thread; cta_id: at this barrier of that block of the cluster."""
     t, _ = kernel_trace("T.mbarrier_arrive")
-    effect(t, "mbar_arrive", _barrier(t, bar, "T.mbarrier_arrive"))
+    place = barrier_pointer(t, bar, "T.mbarrier_arrive")
+    if cta_id is None:
+        effect(t, "mbar_arrive", place)
+        return
+    t = cluster_trace("T.mbarrier_arrive: cta_id")
+    effect(t, "mbar_arrive_remote", place, integer(t, cta_id, "T.mbarrier_arrive: cta_id"))
+
+
+def cp_async_barrier_noinc(bar: Any) -> None:
+    """An arrival once this thread's cp.async so far have written; the barrier counts it."""
+    t, _ = kernel_trace("T.cp_async_barrier_noinc")
+    effect(t, "cp_async_mbar_arrive", barrier_pointer(t, bar, "T.cp_async_barrier_noinc"))
 
 
 def mbarrier_expect_tx(bar: Any, bytes: Any) -> None:
     """The current phase also waits for `bytes` of asynchronous copies; no arrival."""
     t, _ = kernel_trace("T.mbarrier_expect_tx")
-    effect(t, "mbar_announce", _barrier(t, bar, "T.mbarrier_expect_tx"), plain(bytes))
+    effect(t, "mbar_announce", barrier_pointer(t, bar, "T.mbarrier_expect_tx"), plain(bytes))
 
 
 def mbarrier_arrive_expect_tx(bar: Any, bytes: Any) -> None:
     """`mbarrier_expect_tx` and one arrival."""
     t, _ = kernel_trace("T.mbarrier_arrive_expect_tx")
-    effect(t, "mbar_expect_tx", _barrier(t, bar, "T.mbarrier_arrive_expect_tx"), plain(bytes))
+    effect(
+        t, "mbar_expect_tx", barrier_pointer(t, bar, "T.mbarrier_arrive_expect_tx"), plain(bytes)
+    )
 
 
 barrier_wait = mbarrier_wait_parity
@@ -79,11 +81,15 @@ def tma_copy(
     dst: Any,
     *,
     barrier: Any = None,
+    cluster_mask: Any = None,
     eviction_policy: Any = None,
     annotations: Mapping[str, Any] | None = None,
 ) -> None:
     """A bulk tensor copy, issued by one thread of those that execute it. A load announces its bytes
-    on `barrier` (arrivals are the user's); a store is committed and waited for by the user."""
+    on `barrier` (arrivals are the user's); a store is committed and waited for by the user.
+
+    cluster_mask: all blocks of the cluster execute a load and announce its bytes; of those in the
+    mask the one of lowest rank loads its tile into all of them, the others load their own."""
     t = current("T.tma_copy")
     a, b = copy_operands(t, src, dst)
     pins: dict[str, Any] = {"lowering": "tma", "leader": True, "asked": "T.tma_copy"}
@@ -95,7 +101,10 @@ def tma_copy(
                 "pass barrier=bar[i] of a T.alloc_barrier",
                 OptionError,
             )
-        pins["barrier"] = _barrier(t, barrier, "T.tma_copy: barrier")
+        if cluster_mask is not None:
+            mask = integer(cluster_trace("T.tma_copy: cluster_mask"), cluster_mask, "cluster_mask")
+            pins["cluster_mask"] = mask
+        pins["barrier"] = barrier_pointer(t, barrier, "T.tma_copy: barrier")
     notes = known_notes("T.tma_copy", annotations, ("eviction_policy",))
     policy = eviction(t, "T.tma_copy", notes.get("eviction_policy", eviction_policy))
     emit_op(t, Copy(a, b, None, False, policy, "tma", None), ("src", "dst"), pins)

@@ -99,6 +99,21 @@ class KernelFrame:
         )
 
 
+def _cluster(dims: Any) -> tuple[int, int, int]:
+    """Blocks of a cluster along x, y and z."""
+    items = list(dims) if isinstance(dims, (tuple, list)) else [dims]
+    counts = [const_int(plain(i)) for i in items]
+    if not 1 <= len(counts) <= 3 or any(n is None or n < 1 for n in counts):
+        raise current("T.Kernel").error(
+            f"T.Kernel: cluster_dims must be 1 to 3 numbers >= 1, got {dims!r}",
+            "TL0556",
+            "e.g. cluster_dims=2, two blocks along x",
+            OptionError,
+        )
+    x, y, z = ([n for n in counts if n is not None] + [1, 1])[:3]
+    return (x, y, z)
+
+
 def _threads(t: Trace, threads: Any) -> tuple[int, int, int]:
     if threads is None:
         return (DEFAULT_THREADS, 1, 1)
@@ -151,8 +166,7 @@ def Kernel(
     if prelude:
         annotations["prelude"] = prelude
     if cluster_dims is not None:
-        dims = (cluster_dims,) if isinstance(cluster_dims, int) else tuple(cluster_dims)
-        annotations["cluster_dims"] = (*dims, *(1,) * (3 - len(dims)))
+        annotations["cluster_dims"] = _cluster(cluster_dims)
     return KernelFrame(blocks, 1 if is_cpu and threads is None else threads, annotations)
 
 

@@ -41,8 +41,6 @@ UNSUPPORTED: dict[str, str] = {
     ),
     **dict.fromkeys(
         [
-            "copy_cluster",
-            "cp_async_barrier_noinc",
             "create_tma_descriptor",
             "tma_load",
             "tma_store",
@@ -60,7 +58,6 @@ UNSUPPORTED: dict[str, str] = {
             "ptx_fence_barrier_init",
             "ptx_init_barrier_thread_count",
             "ptx_arrive_barrier",
-            "alloc_cluster_barrier",
             "alloc_descriptor",
             "alloc_wgmma_desc",
             "ws_op",
@@ -68,17 +65,6 @@ UNSUPPORTED: dict[str, str] = {
             "annotate_ws_pipeline_depth",
         ],
         _MANUAL,
-    ),
-    **dict.fromkeys(
-        [
-            "cluster_arrive",
-            "cluster_arrive_relaxed",
-            "cluster_wait",
-            "cluster_sync",
-            "block_rank_in_cluster",
-            "ClusterKernel",
-        ],
-        "thread-block clusters are not supported yet; use T.Kernel without cluster_dims",
     ),
     "sync_global": "use T.sync_grid",
     **dict.fromkeys(

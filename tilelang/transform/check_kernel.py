@@ -45,6 +45,7 @@ from tilelang.ir import (
     TileStmt,
     Var,
     While,
+    const,
     const_int,
     flatten,
     free_vars,
@@ -59,6 +60,7 @@ from .manager import PassContext
 __all__ = ["run"]
 
 _MAX_Z = 64  # CUDA C++ Programming Guide, "Technical Specifications": z-dimension of a block
+_MAX_CLUSTER = 8  # ibid., clusters: what every GPU with clusters has
 _MAX_BLOCKS_YZ = 65535  # ibid.: y- or z-dimension of a grid
 # Instructions of units that a CPU lacks. (For mbarriers it lacks the memory: `init_barriers`.)
 _GPU_ONLY = frozenset(
@@ -197,6 +199,8 @@ class _Checker:
         if self.ctx.target.is_cuda:
             self.block_size(s.threads, at)
             self.grid_size(s.grid, at)
+        if prod(s.annotations.get("cluster_dims", (1,))) > 1:
+            self.clusters(s, at)
         own = {*s.block_vars, *s.thread_vars}
         self.stmt(s.body, replace(at, variables=at.variables | own))
 
@@ -209,6 +213,29 @@ class _Checker:
                 code="TL0711",
                 span=at.span,
                 help="use fewer threads: T.Parallel gives each of them several elements",
+            )
+
+    def clusters(self, s: Launch, at: _Place) -> None:
+        """Blocks of a cluster fill the grid, and the GPU has clusters."""
+        dims, target = s.annotations["cluster_dims"], self.ctx.target
+        if target.is_cpu or target.arch < 90:
+            raise TargetError(
+                f"T.Kernel(cluster_dims={dims}) requires sm_90 (Hopper) or later, the target is "
+                f"{target}",
+                code="TL0651",
+                span=s.span or at.span,
+                help="compile for a Hopper target, or leave cluster_dims out",
+            )
+        sizes = [const_int(e) for e in (*s.grid, *(const(1),) * (3 - len(s.grid)))]
+        uneven = any(n is not None and n % d for n, d in zip(sizes, dims, strict=True))
+        if prod(dims) > _MAX_CLUSTER or uneven:
+            raise ResourceError(
+                f"clusters of {dims} blocks do not fill a grid of {s.grid}"
+                if uneven
+                else f"a cluster of {dims} has more than {_MAX_CLUSTER} blocks",
+                code="TL0713",
+                span=s.span or at.span,
+                help="make every extent of the grid a multiple of the cluster's",
             )
 
     def grid_size(self, grid: Sequence[Expr], at: _Place) -> None:

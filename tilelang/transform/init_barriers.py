@@ -25,6 +25,7 @@ from tilelang.ir import (
     seq,
     walk,
 )
+from tilelang.utils import prod
 
 from .manager import PassContext
 
@@ -73,5 +74,6 @@ def _init(s: Launch, barriers: list[Alloc]) -> Stmt:
             for i, count in enumerate(x.annotations["arrive_count"]):
                 b.call("mbar_init", address_of(x.buffer, i), count)
         b.call("fence_mbar_init")
-    b.call("sync_threads")
+    clusters = prod(s.annotations.get("cluster_dims", (1,))) > 1  # peers may use them too
+    b.call("cluster_sync" if clusters else "sync_threads")
     return b.finish()

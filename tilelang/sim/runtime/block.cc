@@ -133,6 +133,7 @@ void Block::start(TlsimDim3 block_index, unsigned block_slot, unsigned block_ran
   }
   for (Barrier& barrier : barriers) barrier = Barrier{};
   mbarriers.clear();
+  copy_arrivals.clear();
   tma_queue.clear();
   tma_units.clear();
   stores.clear();

@@ -22,6 +22,7 @@
 namespace sim {
 
 struct Block;
+struct Fiber;
 class Group;
 struct Launch;
 
@@ -41,6 +42,15 @@ struct CopyAsync {  // one cp.async that has not been waited for
   const unsigned char* src;
   int bytes;
   bool pred;
+};
+
+// Arrives at an mbarrier when the copies have been made: when somebody waits for it.
+struct CopyArrival {
+  Fiber* fiber;
+  uint64_t barrier;  // shared offset
+  Site site;
+  Tick tick;
+  std::vector<CopyAsync> copies;
 };
 
 struct StackRange {  // registers of a thread that an unfinished wgmma still uses
@@ -285,6 +295,7 @@ struct Block {
   void warp_exit(Fiber& fiber);
   // Makes one queued load towards this mbarrier happen. False if there is none.
   bool tma_advance(Fiber& fiber, uint64_t barrier);
+  bool copies_advance(uint64_t barrier);  // the same of cp.async
   void tma_load_arrives(Fiber& fiber, const TmaOperation& op);
   void move(const TmaOperation& op);
   Agent take_unit(bool store, unsigned owner, Tick& tick);
@@ -333,6 +344,7 @@ struct Block {
 
   Barrier barriers[16];
   std::unordered_map<uint64_t, MBarrier> mbarriers;  // by shared offset
+  std::deque<CopyArrival> copy_arrivals;
   std::deque<TmaOperation> tma_queue;                // loads that have not happened
   struct TmaUnit {
     Agent agent;

@@ -6,11 +6,11 @@
 #include "block.h"
 #include "text.h"
 
-using namespace sim;
+namespace sim {
 
 namespace {
 
-void finish(CopyAsync& copy) {
+void make_copy(const CopyAsync& copy) {
   if (copy.pred)
     memcpy(copy.dst, copy.src, static_cast<size_t>(copy.bytes));
   else
@@ -18,6 +18,30 @@ void finish(CopyAsync& copy) {
 }
 
 }  // namespace
+
+bool Block::copies_advance(uint64_t barrier) {
+  for (size_t i = 0; i < copy_arrivals.size(); ++i) {
+    if (copy_arrivals[i].barrier != barrier) continue;
+    CopyArrival arrival = std::move(copy_arrivals[i]);
+    copy_arrivals.erase(copy_arrivals.begin() + static_cast<long>(i));
+    for (const CopyAsync& copy : arrival.copies) make_copy(copy);
+    Fiber& fiber = *arrival.fiber;
+    MBarrier& at = mbarriers[barrier];
+    if (at.pending == 0)
+      fail(*current, "barrier",
+           format("thread %u: cp_async_mbar_arrive%s comes after all %u arrivals of the phase",
+                  fiber.id, site_text(arrival.site).c_str(), at.count));
+    if (check && fiber.copy_agent) at.arriving.seen.add(local_of(fiber.copy_agent), arrival.tick);
+    --at.pending;
+    mbarrier_settle(*current, at, arrival.site);
+    return true;
+  }
+  return false;
+}
+
+}  // namespace sim
+
+using namespace sim;
 
 extern "C" {
 
@@ -61,10 +85,27 @@ void tlsim_cp_async_commit(int) {
   ++self.copy_tick;
 }
 
+// All copies of the thread that have not happened go with the arrival; their groups stay.
+void tlsim_cp_async_mbar_arrive(void* bar, int line) {
+  Fiber& self = *current;
+  Block& block = *self.block;
+  MBarrier& barrier = block.mbarrier_at(self, bar, "cp_async_mbar_arrive", line);
+  CopyArrival arrival{&self, block.shared_offset(bar), at_line(line), self.copy_tick, {}};
+  self.copy_groups.push_back(std::move(self.open_copies));
+  for (std::vector<CopyAsync>& group : self.copy_groups) {
+    arrival.copies.insert(arrival.copies.end(), group.begin(), group.end());
+    group.clear();
+  }
+  self.open_copies = std::move(self.copy_groups.back());
+  self.copy_groups.pop_back();
+  block.copy_arrivals.push_back(std::move(arrival));
+  if (!barrier.waiting.empty()) block.copies_advance(block.shared_offset(bar));
+}
+
 void tlsim_cp_async_wait(int pending, int) {
   Fiber& self = *current;
   while (self.copy_groups.size() > static_cast<size_t>(pending)) {
-    for (CopyAsync& copy : self.copy_groups.front()) finish(copy);
+    for (const CopyAsync& copy : self.copy_groups.front()) make_copy(copy);
     self.copy_groups.pop_front();
     self.copies_seen = self.copy_tick - 1 - static_cast<Tick>(self.copy_groups.size());
   }

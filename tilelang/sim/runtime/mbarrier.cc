@@ -111,7 +111,7 @@ void tlsim_mbar_wait(void* bar, unsigned parity, int line) {
   const uint64_t offset = block.shared_offset(bar);
   while ((barrier.phase & 1) == parity) {
     // Copies towards this barrier happen now: the latest moment that does not keep anybody waiting.
-    if (block.tma_advance(self, offset)) continue;
+    if (block.tma_advance(self, offset) || block.copies_advance(offset)) continue;
     barrier.waiting.push_back(&self);
     self.waits_on = &barrier;
     block.wait(self, "mbar_wait for parity", parity, line);

@@ -14,6 +14,12 @@ TL_DEV void mbar_arrive(u64* bar) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(bar)) : "memory");
 }
 
+// Arrives once this thread's cp.async so far have written; counts as one of the expected arrivals
+// (PTX ISA, cp.async.mbarrier.arrive.noinc; sm_80).
+TL_DEV void cp_async_mbar_arrive(u64* bar) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(bar)) : "memory");
+}
+
 // Arrives, and makes the phase wait for `bytes` more of asynchronous copies.
 TL_DEV void mbar_expect_tx(u64* bar, u32 bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(bar)), "r"(bytes) : "memory");

@@ -31,7 +31,7 @@ from tilelang.tileop.cost import fixed
 from tilelang.utils import prod
 
 if TYPE_CHECKING:
-    from tilelang.ir import Builder
+    from tilelang.ir import Builder, Expr
 
     from .op import Copy
 
@@ -155,12 +155,30 @@ def _emit(op: Copy, ctx: LowerContext, b: Builder) -> None:
     with b.if_(leader):
         if ctx.annotations.get("leader") and _loads(op):
             b.call("mbar_announce", ctx.annotations["barrier"], tile_bytes(op))
-        _issue(op, ctx, b, boxes, desc)
+        mask = ctx.annotations.get("cluster_mask")
+        if mask is None:
+            _issue(op, ctx, b, boxes, desc)
+        else:
+            _share(op, ctx, b, boxes, desc, mask)
         if ctx.annotations.get("commit"):
             b.call("tma_store_commit")
 
 
-def _issue(op: Copy, ctx: LowerContext, b: Builder, boxes: Boxes, desc: Var) -> None:
+def _share(
+    op: Copy, ctx: LowerContext, b: Builder, boxes: Boxes, desc: Var, mask: Expr
+) -> None:  # fmt: skip
+    """The first block of the mask loads for all of them, those outside of it for themselves."""
+    rank = b.bind("rank", call("block_rank_in_cluster", [], "int32"))
+    first = call("popcount", [(mask & -mask) - 1], "int32")
+    with b.if_(rank == first):
+        _issue(op, ctx, b, boxes, desc, mask)
+    with b.if_((mask >> rank & 1) == 0):
+        _issue(op, ctx, b, boxes, desc)
+
+
+def _issue(
+    op: Copy, ctx: LowerContext, b: Builder, boxes: Boxes, desc: Var, mask: Expr | None = None
+) -> None:  # fmt: skip
     sides = _sides(op)
     assert sides is not None
     g, s = sides
@@ -170,8 +188,11 @@ def _issue(op: Copy, ctx: LowerContext, b: Builder, boxes: Boxes, desc: Var) -> 
         coords[0] = coords[0] + n * boxes.inner
         at = address_of(s.buffer, *place)
         if _loads(op):
-            args = [at, desc, ctx.annotations["barrier"], *coords]
-            b.emit(Evaluate(call("tma_load", args), b.span))
+            head = [at, desc, ctx.annotations["barrier"]]
+            if mask is None:
+                b.emit(Evaluate(call("tma_load", [*head, *coords]), b.span))
+            else:
+                b.emit(Evaluate(call("tma_load_multicast", [*head, mask, *coords]), b.span))
         else:
             b.emit(Evaluate(call("tma_store", [desc, at, *coords]), b.span))
 

@@ -7,6 +7,9 @@ namespace tl {
 
 TLSIM_FN void mbar_init(void* bar, u32 count, TLSIM_LINE) { tlsim_mbar_init(bar, count, line); }
 TLSIM_FN void mbar_arrive(void* bar, TLSIM_LINE) { tlsim_mbar_arrive(bar, line); }
+TLSIM_FN void cp_async_mbar_arrive(void* bar, TLSIM_LINE) {
+  tlsim_cp_async_mbar_arrive(bar, line);
+}
 TLSIM_FN void mbar_announce(void* bar, u32 bytes, TLSIM_LINE) {
   tlsim_mbar_announce(bar, bytes, line);
 }

@@ -98,6 +98,7 @@ void tlsim_atomic(void* p, const void* value, void* old, int op, int type, int l
 // cp.async
 void tlsim_cp_async(void* dst, const void* src, int bytes, int pred, int line);
 void tlsim_cp_async_commit(int line);
+void tlsim_cp_async_mbar_arrive(void* bar, int line);
 void tlsim_cp_async_wait(int pending, int line);
 
 // mbarriers, fences, TMA
