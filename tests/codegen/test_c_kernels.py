@@ -36,7 +36,7 @@ def test_integer_expressions(data: Any) -> None:
     test_llvm_statements.test_integer_expressions.hypothesis.inner_test(data)
 
 
-@pytest.mark.parametrize("src", ["float32", "float16", "bfloat16", "float8_e4m3fn", "int8", "bool"])
+@pytest.mark.parametrize("src", test_llvm_dtypes.NAMES)
 def test_casts(src: str) -> None:
     test_llvm_dtypes.test_casts(src)
 

@@ -29,9 +29,9 @@ def run(where: str, func: PrimFunc, *args: Any) -> None:
         tilelang.compile(func, target=where)(*args)
 
 
-def source(func: PrimFunc, arch: str, **options: Any) -> str:
+def source(func: PrimFunc, arch: str, options: Options | None = None) -> str:
     """The CUDA text of a program, which NVRTC accepts."""
-    text: str = tilelang.lower(func, target=f"cuda -arch={arch}", **options).kernel_source
+    text: str = tilelang.lower(func, target=f"cuda -arch={arch}", options=options).kernel_source
     compile_cubin(text, arch, Options(fast_compile=True), device_headers(text))
     return text
 

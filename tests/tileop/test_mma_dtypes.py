@@ -8,6 +8,9 @@ import pytest
 
 import tilelang
 import tilelang.language as T
+from tilelang.config import Options
+
+from .everywhere import source
 
 BLOCK = 64
 
@@ -57,3 +60,43 @@ def test_every_operand_dtype(dtype, accum, options, instruction, tolerance, shap
     want = a.astype("f8") @ b.astype("f8").T
     got = np.asarray(kernel(a, b)).astype("f8")
     assert np.abs(got - want).max() <= tolerance * np.abs(want).max()
+
+
+@pytest.mark.parametrize("shape", [(128, 64, 128), (65, 33, 48)])
+@pytest.mark.parametrize(("dtype", "name"), [("float8_e4m3fn", "e4m3"), ("float8_e5m2", "e5m2")])
+@pytest.mark.parametrize("in_registers", [False, True])
+def test_eight_bit_floats_on_hopper(dtype, name, shape, in_registers):
+    import ml_dtypes
+
+    m, n, k = shape
+
+    @T.prim_func
+    def main(
+        A: T.Tensor((m, k), dtype), B: T.Tensor((n, k), dtype), C: T.Tensor((m, n), "float32")
+    ):
+        with T.Kernel(T.ceildiv(n, BLOCK), T.ceildiv(m, BLOCK), threads=128) as (bx, by):
+            a = T.alloc_shared((BLOCK, BLOCK), dtype)
+            b = T.alloc_shared((BLOCK, BLOCK), dtype)
+            x = T.alloc_fragment((BLOCK, BLOCK), dtype)
+            c = T.alloc_fragment((BLOCK, BLOCK), "float32")
+            T.clear(c)
+            for ko in T.Pipelined(T.ceildiv(k, BLOCK), num_stages=2):
+                T.copy(A[by * BLOCK, ko * BLOCK], a)
+                T.copy(B[bx * BLOCK, ko * BLOCK], b)
+                if in_registers:
+                    T.copy(a, x)
+                    T.gemm(x, b, c, transpose_B=True)
+                else:
+                    T.gemm(a, b, c, transpose_B=True)
+            T.copy(c, C[by * BLOCK, bx * BLOCK])
+
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal(s).astype(getattr(ml_dtypes, dtype)) for s in ((m, k), (n, k)))
+    want = a.astype("f8") @ b.astype("f8").T
+    options = {"tl.disable_wgmma": True}
+    assert f"mma_m16n8k32_{name}_f32" in source(main, "sm_90a", Options(wgmma=False))
+    assert "mma_m16" not in source(main, "sm_80")
+    for where in ("cuda-sim -arch=sm_90a", "cuda-sim -arch=sm_80"):
+        c = np.zeros((m, n), np.float32)
+        tilelang.compile(main, target=where, pass_configs=options)(a, b, c)
+        assert np.abs(c - want).max() <= 1e-5 * np.abs(want).max()

@@ -109,7 +109,7 @@ def _c_place(t: int, i: int) -> tuple[int, int]:
     return t // 4 + 8 * (i // 2), 2 * (t % 4) + i % 2
 
 
-_PER = {"f16": 2, "bf16": 2, "tf32": 1, "s8": 4, "u8": 4, "f64": 1}
+_PER = {"f16": 2, "bf16": 2, "tf32": 1, "s8": 4, "u8": 4, "e4m3": 4, "e5m2": 4, "f64": 1}
 
 
 def _mma(kind: str, args: list[Any]) -> None:

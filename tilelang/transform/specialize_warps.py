@@ -97,6 +97,8 @@ def _kernel(s: Launch, func: PrimFunc, ctx: PassContext) -> Stmt:
 
 def _plan(s: Launch, loops: list[For], func: PrimFunc, ctx: PassContext) -> Plan:
     threads = prod(s.threads)
+    if not ctx.options.wgmma:
+        raise Declined("its gemms would be wgmma's, which are switched off")
     if threads % WARPGROUP or s.threads[1] * s.threads[2] != 1:
         raise Declined(f"{s.threads} threads are not whole warpgroups of {WARPGROUP} along x")
     if threads + producer_threads(threads) > ctx.target.max_threads:

@@ -45,18 +45,22 @@ void move_accumulators(Collective& collective, Value (*c)[kN], bool to_lanes) {
   }
 }
 
+// Raw: an integer of the operands' size, or float.
+template <class Raw>
+void gather_floats(Collective& collective, const TlsimMma& shape, float (*a)[kDepth],
+                   float (*b)[kDepth]) {
+  Raw raw_a[kM][kDepth], raw_b[kN][kDepth];
+  gather(collective, shape.k, raw_a, raw_b);
+  for (int i = 0; i < kM; ++i) to_float(raw_a[i], a[i], shape.k, shape.operand);
+  for (int i = 0; i < kN; ++i) to_float(raw_b[i], b[i], shape.k, shape.operand);
+}
+
 void multiply_floats(Collective& collective, const TlsimMma& shape) {
   alignas(32) float a[kM][kDepth], b[kN][kDepth], by_k[kDepth][kN], c[kM][kN];
-  if (shape.operand == TLSIM_TF32) {
-    float raw_a[kM][kDepth], raw_b[kN][kDepth];
-    gather(collective, shape.k, raw_a, raw_b);
-    for (int i = 0; i < kM; ++i) to_float(raw_a[i], a[i], shape.k, shape.operand);
-    for (int i = 0; i < kN; ++i) to_float(raw_b[i], b[i], shape.k, shape.operand);
-  } else {
-    uint16_t raw_a[kM][kDepth], raw_b[kN][kDepth];
-    gather(collective, shape.k, raw_a, raw_b);
-    for (int i = 0; i < kM; ++i) to_float(raw_a[i], a[i], shape.k, shape.operand);
-    for (int i = 0; i < kN; ++i) to_float(raw_b[i], b[i], shape.k, shape.operand);
+  switch (element_bytes(shape.operand)) {
+    case 1: gather_floats<uint8_t>(collective, shape, a, b); break;
+    case 2: gather_floats<uint16_t>(collective, shape, a, b); break;
+    default: gather_floats<float>(collective, shape, a, b);
   }
   for (int n = 0; n < kN; ++n)
     for (int k = 0; k < shape.k; ++k) by_k[k][n] = b[n][k];

@@ -17,6 +17,10 @@ namespace tl {
 TL_MMA_F32(mma_m16n8k16_f16_f32, "m16n8k16.row.col.f32.f16.f16.f32")
 TL_MMA_F32(mma_m16n8k16_bf16_f32, "m16n8k16.row.col.f32.bf16.bf16.f32")
 TL_MMA_F32(mma_m16n8k8_tf32_f32, "m16n8k8.row.col.f32.tf32.tf32.f32")
+#if __CUDA_ARCH__ >= 890
+TL_MMA_F32(mma_m16n8k32_e4m3_f32, "m16n8k32.row.col.f32.e4m3.e4m3.f32")
+TL_MMA_F32(mma_m16n8k32_e5m2_f32, "m16n8k32.row.col.f32.e5m2.e5m2.f32")
+#endif
 #undef TL_MMA_F32
 
 TL_DEV void mma_m16n8k16_f16_f16(void* c_regs, const void* a_regs, const void* b_regs) {

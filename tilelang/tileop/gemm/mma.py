@@ -45,7 +45,10 @@ _INSTRUCTIONS = {
     ("tfloat32", "float32"): ("tf32", "f32"),
     ("int8", "int32"): ("s8", "s32"),
     ("uint8", "int32"): ("u8", "s32"),
+    ("float8_e4m3fn", "float32"): ("e4m3", "f32"),
+    ("float8_e5m2", "float32"): ("e5m2", "f32"),
 }
+_FP8_ARCH = 89
 
 
 def operand_type(op: Gemm, ctx: LowerContext) -> str:
@@ -86,6 +89,8 @@ def _why_not(op: Gemm, ctx: LowerContext) -> str | None:
 def _shape_why_not(op: Gemm, ctx: LowerContext) -> str | None:
     if _instruction(op, ctx) is None:
         return f"there is no instruction for {op.a.dtype} x {op.b.dtype} -> {op.c.dtype}"
+    if op.a.dtype.is_float and op.a.dtype.bits == 8 and ctx.target.arch < _FP8_ARCH:
+        return f"mma.sync of {op.a.dtype} needs sm_{_FP8_ARCH}"
     if op.a.dtype.bits != 16 and (op.trans_a or not op.trans_b):
         return f"K must be contiguous in both operands of {op.a.dtype}"
     sizes = op.static_sizes
