@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilelang.errors import InternalError, ToolchainError
-from tilelang.runtime.dlpack import CPU, is_torch
+from tilelang.runtime.dlpack import CPU
 from tilelang.runtime.launch import CODES, CallSpec, KernelSpec
 from tilelang.runtime.python_launch import (
     CudaDevice,
@@ -19,7 +19,7 @@ from tilelang.runtime.python_launch import (
     PythonLauncher,
     argument_ctype,
 )
-from tilelang.runtime.torch_call import torch_call
+from tilelang.runtime.quick_call import quick_first
 from tilelang.utils import prod
 
 from .base import BaseKernelAdapter, with_outputs
@@ -39,28 +39,8 @@ class CtypesKernelAdapter(BaseKernelAdapter):
             launcher = PythonLauncher(self.spec, CudaDevice(module.binary or b""))
             return with_outputs(self.spec, launcher, on_cuda)
         device = CpuDevice(module, self.spec)
-        run = _torch_first(self.spec, device.functions, PythonLauncher(self.spec, device))
+        run = quick_first(self.spec, device.functions, PythonLauncher(self.spec, device))
         return with_outputs(self.spec, run, on_cuda)
-
-
-def _torch_first(
-    spec: CallSpec, kernels: list[Any], launcher: Callable[..., None]
-) -> Callable[..., None]:
-    """Calls the function made for torch tensors, once there are any; the launcher until then."""
-    count = len(spec.params)
-    quick: Callable[..., None] | None = None
-
-    def call(*args: Any, **named: Any) -> None:
-        nonlocal quick
-        if quick is not None and len(args) == count and not named:
-            quick(*args)
-            return
-        launcher(*args, **named)
-        if quick is None and any(map(is_torch, (*args, *named.values()))):
-            quick = torch_call(spec, kernels, launcher)
-
-    call.__name__ = call.__qualname__ = spec.name
-    return call
 
 
 class CpuDevice:

@@ -20,7 +20,7 @@ from tilelang.runtime.dlpack import is_numpy
 from tilelang.runtime.launch import CallSpec, ParamSpec, Size
 from tilelang.runtime.named import by_position
 from tilelang.runtime.python_launch import CudaDevice, PythonLauncher
-from tilelang.runtime.torch_call import torch_outputs
+from tilelang.runtime.quick_call import TORCH, quick_first, quick_outputs
 
 from .base import BaseKernelAdapter, with_outputs
 from .native import native_function, native_module
@@ -81,12 +81,15 @@ class TorchKernelAdapter(BaseKernelAdapter):
 
     def _launcher(self) -> Callable[..., None]:
         """All parameters, no results: the generated function, or what calls through ctypes."""
+        slow: Callable[..., None]
         if self.target.is_cuda:
             slow = PythonLauncher(self.spec, CudaDevice(self.binary().binary or b""))
         else:
             from .ctypes import CpuDevice
 
-            slow = PythonLauncher(self.spec, CpuDevice(self.binary(), self.spec))
+            device = CpuDevice(self.binary(), self.spec)
+            launcher = PythonLauncher(self.spec, device)
+            slow = quick_first(self.spec, device.functions, launcher)
         if self.target.kind != "c" and importlib.util.find_spec("llvmlite") is not None:
             module = native_module(self.rt_mod, self.host_mod, self.module, self.target)
             if module is not None:
@@ -201,7 +204,7 @@ def _implementation(torch: Any, spec: CallSpec, launch: Callable[..., None]) -> 
         launch(*everything)
         return made[0] if len(made) == 1 else made or None
 
-    return torch_outputs(spec, launch, run) if spec.outputs else run
+    return quick_outputs(TORCH, spec, launch, run) if spec.outputs else run
 
 
 def _fake(torch: Any, spec: CallSpec) -> Callable[..., Any]:

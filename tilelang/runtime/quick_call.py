@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Python function made for one program: the quick way for torch tensors through ctypes.
+"""A Python function made for one program and torch tensors, or numpy arrays: the quick way through
+ctypes.
 
 In: a `CallSpec` and the kernels as ctypes functions. Out: a function of all parameters. Its text is
 generated from the spec, so that a call is a few comparisons and one foreign call:
@@ -21,14 +22,16 @@ What the comparisons do not let through (empty tensors, too, whose address may b
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from tilelang.ir import DType
 
 from .launch import CallSpec, ParamSpec, Size
+from .named import by_position
 
-__all__ = ["torch_call", "torch_outputs"]
+__all__ = ["NUMPY", "TORCH", "Framework", "quick_call", "quick_first", "quick_outputs"]
 
 _SIMPLE = {"+": "+", "-": "-", "*": "*", "==": "==", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 
@@ -37,15 +40,80 @@ class _TooHard(Exception):
     """The spec has something that only the slow way does."""
 
 
-def torch_call(
-    spec: CallSpec, kernels: Sequence[Callable[..., Any]], slow: Callable[..., None]
-) -> Callable[..., None]:
-    """The function; `slow` itself for a program that is not simple enough."""
-    import torch  # the caller has seen a torch tensor
+class Framework(NamedTuple):
+    """How the generated text asks its tensors. {p} is the tensor; place: the module and the name of
+    the class; tests: those of memory on the CPU, one element after the other."""
 
-    names: dict[str, Any] = {"Tensor": torch.Tensor, "slow": slow}
+    place: tuple[str, str]
+    rank: str
+    tests: tuple[str, ...]
+    written: tuple[str, ...]
+    address: str
+    empty: str
+
+    @property
+    def tensor_class(self) -> type | None:
+        """The class, if the program has imported it."""
+        module, name = self.place
+        found: type | None = getattr(sys.modules.get(module), name, None)
+        return found
+
+    def dtype(self, name: str) -> Any:
+        return DType(name).as_torch() if self is TORCH else DType(name).as_numpy()
+
+
+TORCH = Framework(
+    ("torch", "Tensor"), "{p}.dim()", ("{p}.is_contiguous()", "{p}.is_cpu"), (), "{p}.data_ptr()",
+    "empty({sizes}, dtype={dtype}, device={p}.device)",
+)  # fmt: skip
+NUMPY = Framework(
+    ("numpy", "ndarray"), "{p}.ndim", ("{p}.flags.c_contiguous",), ("{p}.flags.writeable",),
+    '{p}.__array_interface__["data"][0]', "empty(({sizes},), {dtype})",
+)  # fmt: skip
+
+
+def quick_first(
+    spec: CallSpec,
+    kernels: Sequence[Callable[..., Any]],
+    launcher: Callable[..., None],
+    frameworks: Sequence[Framework] = (TORCH, NUMPY),
+) -> Callable[..., None]:
+    """Calls the function made for a framework's tensors, from their second call on; the launcher
+    until then, and for all else."""
+    count = len(spec.params)
+    first = next((i for i, p in enumerate(spec.params) if p.kind == "tensor"), -1)
+    made: dict[type, Callable[..., None]] = {}
+
+    def call(*args: Any, **named: Any) -> None:
+        if named:
+            args = by_position(spec, args, named)
+        if len(args) != count or first < 0:
+            launcher(*args)
+            return
+        kind = type(args[first])
+        quick = made.get(kind)
+        if quick is not None:
+            quick(*args)
+            return
+        launcher(*args)
+        framework = next((f for f in frameworks if f.tensor_class is kind), None)
+        if framework is not None:
+            made[kind] = quick_call(framework, spec, kernels, launcher)
+
+    call.__name__ = call.__qualname__ = spec.name
+    return call
+
+
+def quick_call(
+    framework: Framework,
+    spec: CallSpec,
+    kernels: Sequence[Callable[..., Any]],
+    slow: Callable[..., None],
+) -> Callable[..., None]:
+    """The function of all parameters; `slow` itself for a program that is not simple enough."""
+    names: dict[str, Any] = {"Tensor": framework.tensor_class, "slow": slow}
     try:
-        lines = _Writer(spec, names).lines()
+        lines = _Writer(framework, spec, names).lines()
     except _TooHard:
         return slow
     for n, kernel in enumerate(kernels):
@@ -55,25 +123,29 @@ def torch_call(
     return made
 
 
-def torch_outputs(
-    spec: CallSpec, run: Callable[..., Any], slow: Callable[..., Any]
+def quick_outputs(
+    framework: Framework, spec: CallSpec, run: Callable[..., Any], slow: Callable[..., Any]
 ) -> Callable[..., Any]:
-    """A function of the inputs that allocates the outputs, runs, and gives them; for other
-    arguments than torch tensors it is `slow`. `run` takes all parameters and checks them:
+    """A function of the inputs that allocates the outputs, runs, and gives them; for tensors of
+    other frameworks it is `slow`. `run` takes all parameters and checks them:
 
         def call(i0, i1):
             try:
-                if i0.__class__ is not Tensor: return slow(i0, i1)
-                o0 = empty(i0.shape[0], 64, dtype=dtype0, device=i0.device)
-            except Exception: return slow(i0, i1)  # of an object of any class
+                made = i0.__class__ is Tensor
+                if made:
+                    o0 = empty(i0.shape[0], 64, dtype=dtype0, device=i0.device)
+            except Exception: made = False  # of an object of any class
+            if not made: return slow(i0, i1)
             run(i0, i1, o0)
             return o0
     """
-    import torch  # the caller has seen a torch tensor
-
-    names: dict[str, Any] = {"Tensor": torch.Tensor, "slow": slow, "run": run, "empty": torch.empty}
+    module, _ = framework.place
+    names: dict[str, Any] = {
+        "Tensor": framework.tensor_class, "slow": slow, "run": run,
+        "empty": sys.modules[module].empty,
+    }  # fmt: skip
     try:
-        lines = _output_lines(spec, names)
+        lines = _output_lines(framework, spec, names)
     except _TooHard:
         return slow
     exec("\n".join(lines), names)
@@ -81,10 +153,10 @@ def torch_outputs(
     return made
 
 
-def _output_lines(spec: CallSpec, names: dict[str, Any]) -> list[str]:
+def _output_lines(framework: Framework, spec: CallSpec, names: dict[str, Any]) -> list[str]:
     if spec.first_tensor < 0 or not spec.outputs:
         raise _TooHard
-    writer = _Writer(spec, names)
+    writer = _Writer(framework, spec, names)
     for at, index in enumerate(spec.inputs):
         if spec.params[index].kind == "scalar":
             writer.symbols[spec.params[index].symbol] = f"i{at}"
@@ -97,9 +169,10 @@ def _output_lines(spec: CallSpec, names: dict[str, Any]) -> list[str]:
         p = spec.params[index]
         if DType(p.dtype).bits < 8 or not p.shape:
             raise _TooHard
-        names[f"dtype{n}"] = DType(p.dtype).as_torch()
+        names[f"dtype{n}"] = framework.dtype(p.dtype)
         sizes = ", ".join(writer.size(s) for s in p.shape)
-        makes.append(f"o{n} = empty({sizes}, dtype=dtype{n}, device=i{spec.first_tensor}.device)")
+        like = f"i{spec.first_tensor}"
+        makes.append(f"o{n} = {framework.empty.format(sizes=sizes, dtype=f'dtype{n}', p=like)}")
         everything[index] = f"o{n}"
     args = ", ".join(f"i{at}" for at in range(len(spec.inputs)))
     results = ", ".join(f"o{n}" for n in range(len(spec.outputs)))
@@ -119,7 +192,8 @@ def _output_lines(spec: CallSpec, names: dict[str, Any]) -> list[str]:
 class _Writer:
     """Writes the text. Every name in it is ours: parameters are p0, p1, … and symbols d0, d1, …."""
 
-    def __init__(self, spec: CallSpec, names: dict[str, Any]) -> None:
+    def __init__(self, framework: Framework, spec: CallSpec, names: dict[str, Any]) -> None:
+        self.framework = framework
         self.spec = spec
         self.names = names
         self.symbols: dict[str, str] = {}
@@ -151,10 +225,11 @@ class _Writer:
         if p.kind == "tensor":
             if p.strides is not None or DType(p.dtype).bits < 8 or p.align > 1:
                 raise _TooHard
-            self.names[f"dtype{i}"] = DType(p.dtype).as_torch()
+            self.names[f"dtype{i}"] = self.framework.dtype(p.dtype)
             same = f"p{i}.__class__ is Tensor and p{i}.dtype is dtype{i}"
             unpacked = any(isinstance(s, str) for s in p.shape)  # else the whole shape is compared
-            return f"{same} and p{i}.dim() == {len(p.shape)}" if unpacked else same
+            rank = self.framework.rank.format(p=f"p{i}")
+            return f"{same} and {rank} == {len(p.shape)}" if unpacked else same
         dtype = DType(p.dtype)
         if p.kind == "pointer" or (dtype.is_float and dtype.bits < 32):
             raise _TooHard
@@ -168,7 +243,10 @@ class _Writer:
 
     def shape(self, i: int, p: ParamSpec) -> str:
         """Extents, contiguity, device; the first tensor with a new symbol binds it."""
-        tests = [f"p{i}.is_contiguous()", f"p{i}.is_cpu", f"(a{i} := p{i}.data_ptr())"]
+        asked = self.framework
+        written = asked.written if i in self.spec.written else ()
+        tests = [t.format(p=f"p{i}") for t in (*asked.tests, *written)]
+        tests.append(f"(a{i} := {asked.address.format(p=f'p{i}')})")
         fresh = [s for s in p.shape if isinstance(s, str) and s not in self.symbols]
         if fresh:
             held = [f"x{i}_{d}" for d in range(len(p.shape))]

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Python function generated for torch tensors: when it runs, and what it does not let in."""
+"""The Python functions generated for torch tensors and for numpy arrays: when they run, and what
+they do not let in."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -36,16 +38,60 @@ def tensors(m: int = 5, n: int = 6) -> tuple[Any, ...]:
     return torch.rand(m, n), torch.rand(n, 4), 3, torch.empty(m, (n + 1) // 2)
 
 
-def test_the_second_call_is_quick(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("of", [torch.from_numpy, np.asarray], ids=["torch", "numpy"])
+def test_the_second_call_is_quick(of: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     run = kernel()
-    a, b, k, c = tensors()
-    run(a, b, k, c)
-    monkeypatch.setattr(PythonLauncher, "__call__", lambda *a: pytest.fail("the slow way"))
+    a, b, k, c = (x.numpy() if hasattr(x, "numpy") else x for x in tensors())
+    run(of(a), of(b), k, of(c))
+    monkeypatch.setattr(PythonLauncher, "launch", lambda *a: pytest.fail("the slow way"))
     for m, n in ((5, 6), (7, 3), (1, 1)):
-        a, b, k, c = tensors(m, n)
-        run(a, b, k, c)
+        a, b, k, c = (x.numpy() if hasattr(x, "numpy") else x for x in tensors(m, n))
+        run(of(a), of(b), k, C=of(c))
         h = (n + 1) // 2
-        torch.testing.assert_close(c, a[:, :h] + b[:h, 0] * k)
+        np.testing.assert_allclose(c, a[:, :h] + b[:h, 0] * k, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (lambda v: [v[0].astype("f8"), *v[1:]], "expected dtype float32, got float64"),
+        (lambda v: [v[0][0], *v[1:]], "expected 2 dimensions, got 1"),
+        (lambda v: [v[0][:, ::2], *v[1:]], r"A: stride\[1\]: expected 1, got 2"),
+        (lambda v: [*v[:3], v[3][:, :1].copy()], r"C: shape\[1\]: expected 3"),
+        (lambda v: [*v[:2], 128, v[3]], "expected a value of int8"),
+        (lambda v: [*v[:3], read_only(v[3])], "C is written by the kernel, but the array is read-"),
+        (lambda v: [v[0].astype(">f4"), *v[1:]], "this machine's byte order"),
+        (lambda v: [*v[:3], None], "parameter C: expected a tensor, got None"),
+    ],
+)
+def test_no_wrong_array_gets_in(change: Any, text: str) -> None:
+    run = kernel()
+    values = [x.numpy() if hasattr(x, "numpy") else x for x in tensors()]
+    run(*values)
+    with pytest.raises((TypeError, ValueError), match=text):
+        run(*change(values))
+
+
+def read_only(x: Any) -> Any:
+    x.flags.writeable = False
+    return x
+
+
+def test_arrays_of_other_packages_dtypes() -> None:
+    """ml_dtypes are dtypes of numpy like its own."""
+
+    @T.prim_func
+    def main(A: T.Tensor((4,), "bfloat16"), B: T.Tensor((4,), "bfloat16")):
+        with T.Kernel(1):
+            for i in T.Parallel(4):
+                B[i] = A[i] + A[i]
+
+    run = tilelang.compile(main, out_idx=-1, target="llvm", execution_backend="ctypes")
+    a = np.arange(4).astype(ml_dtypes.bfloat16)
+    for _ in range(3):
+        out = run(a)
+        assert out.dtype == a.dtype
+        np.testing.assert_array_equal(out.astype("f4"), [0, 2, 4, 6])
 
 
 @pytest.mark.parametrize(
