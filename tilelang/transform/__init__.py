@@ -63,6 +63,7 @@ PIPELINE: tuple[Pass, ...] = (
     _row("insert_syncs"),
     _row("lower_tile_ops", establishes="LOOP"),
     _row("serialize_threads", _on_cpu),
+    _row("relax_atomics", _on_cpu),
     _row("fuse_loops", _on_cpu),
     _row("contract_tiles", _on_cpu),
     _row("guard_bounds"),
