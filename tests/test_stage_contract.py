@@ -33,6 +33,7 @@ from tilelang.transform import PassContext
 
 lower_module = sys.modules["tilelang.engine.lower"]
 LLVM, SIM = Target("llvm"), Target("cuda-sim -arch=sm_80")
+HOPPER = Target("cuda -arch=sm_90a")
 FIELDS = (
     "func", "out_idx", "execution_backend", "target", "target_host", "verbose", "pass_configs",
     "debug_root_path", "compile_flags", "func_source", "signature", "lazy_jit",
@@ -189,6 +190,15 @@ def test_par_compile_of_many_configs() -> None:
     for by, kernel in zip([0.0, 1.0, 2.0, 3.0, 9.0], kernels, strict=True):
         np.testing.assert_array_equal(kernel(numbers()), numbers() * by)
         assert impl(8, by) is kernel
+
+
+def test_par_compile_ignores_configs_that_cannot_be_traced() -> None:
+    impl = tilelang.jit(scale, out_idx=-1, target="llvm")
+    configs: list[Any] = [{"n": 8}, {"n": -1}, {"m": 3}, {"n": 9}]
+    kernels = impl.par_compile(configs, ignore_error=True)
+    assert [k is None for k in kernels] == [False, True, True, False]
+    with pytest.raises(ValueError, match="dimension -1 is negative"):
+        impl.par_compile(configs[:2])
 
 
 # ------------------------------------------------------------------------------------ bare tensors
@@ -425,11 +435,13 @@ def test_host_code_imports_the_kernels_and_is_the_runtime_module() -> None:
 
 @pytest.mark.parametrize(
     ("backend", "target"),
-    [(b, SIM if b == "sim" else LLVM) for b in ADAPTERS if b not in ("nvrtc",)],
+    [(b, {"sim": SIM, "nvrtc": HOPPER}.get(b, LLVM)) for b in ADAPTERS],
 )
 def test_both_flags_are_set_exactly_for_tvm_ffi(
     monkeypatch: pytest.MonkeyPatch, backend: str, target: Target
 ) -> None:
+    if target is HOPPER:
+        pytest.importorskip("nvidia.cu13")
     flags: list[tuple[Any, Any]] = []
 
     def noting(*args: Any, **kwargs: Any) -> Any:

@@ -138,8 +138,9 @@ def test_a_read_only_directory(tmp_path: Path, filled: bool) -> None:
         become = f"import os; os.setgid({NOBODY}); os.setuid({NOBODY})\n" if is_root else ""
         for p in folders:
             p.chmod(0o500)
-        for parent in tmp_path.parents[:2]:
-            parent.chmod(0o755)
+        for parent in tmp_path.parents if is_root else ():
+            if parent.name.startswith(("pytest-", "popen-")):  # nobody has to get through
+                parent.chmod(0o755)
         # What root's home holds must be loaded before.
         program = (
             "import os\nfrom tilelang.cache import key\n"

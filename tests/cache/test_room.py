@@ -16,7 +16,7 @@ import tilelang
 import tilelang.language as T
 from tilelang.cache import clear_memory, room
 from tilelang.cache.room import Entry, entries, keep_limit, remove_entry
-from tilelang.cache.store import cache_root
+from tilelang.cache.store import cache_root, clear_disk
 from tilelang.config import env
 from tilelang.errors import OptionError
 
@@ -78,6 +78,36 @@ def test_entries_of_other_versions_count_and_go(tmp_path: Path) -> None:
     fake(tmp_path, "new", 100, 5)
     keep_limit(tmp_path, 100, 150)
     assert names(tmp_path) == ["new"]
+
+
+def simulated(cache: Path, name: str, size: int, age: float) -> Path:
+    """A library of the simulator."""
+    path = cache / "sim" / f"{name}.so"
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(b"x" * size)
+    os.utime(path, (time.time() - age,) * 2)
+    return path
+
+
+def test_what_the_simulator_compiled_counts_and_goes(tmp_path: Path) -> None:
+    old = simulated(tmp_path, "old", 100, 500)
+    new = simulated(tmp_path, "new", 100, 5)
+    fake(tmp_path, "kernel", 100, 50)
+    keep_limit(tmp_path, 100, 250)
+    assert names(tmp_path) == ["kernel", "new.so"]
+    keep_limit(tmp_path, 100, 120)
+    assert names(tmp_path) == ["new.so"]
+    assert not old.exists()
+    assert new.exists()
+
+
+def test_clearing_removes_what_the_simulator_compiled(tmp_path: Path) -> None:
+    make(1.0)
+    library = simulated(env.TILELANG_CACHE_DIR, "a", 10, 5)
+    other = fake(env.TILELANG_CACHE_DIR, "kernel", 100, 50, version="other")
+    assert clear_disk() == 1
+    assert not library.exists()
+    assert other.exists()
 
 
 def test_what_other_processes_write_is_seen_after_a_sixteenth(

@@ -2,12 +2,13 @@
 """How much room the kernels on disk take, and which of them go when it is too much.
 
 In: the cache's directory and a limit in bytes. Out: entries removed, those that were not used for
-longest first, over all versions of us and all platforms that share the directory.
+longest first, over all versions of us and all platforms that share the directory. What the
+simulator has compiled (`sim/`, a file each) counts as well.
 
 Any number of processes may do this at once, without a lock. An entry was last used when its
-manifest was last touched; it is removed by renaming it (which one of two processes can do, and
-which a reader sees as an entry that is not there) and deleting what it was renamed to. Two that
-remove at once agree on the order, so that together they remove hardly more than one would.
+manifest (or its file) was last touched; it is removed by renaming it (which one of two processes
+can do, and which a reader sees as an entry that is not there) and deleting what it was renamed to.
+Two that remove at once agree on the order, so that together they remove hardly more than one would.
 """
 
 from __future__ import annotations
@@ -22,10 +23,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["MANIFEST", "STAGING", "Entry", "entries", "keep_limit", "mark_used", "remove_entry"]
+__all__ = [
+    "MANIFEST", "SIMULATED", "STAGING", "Entry", "entries", "keep_limit", "mark_used",
+    "remove_entry",
+]  # fmt: skip
 
 MANIFEST = "manifest.json"
 STAGING = ".staging"
+SIMULATED = "sim"
 # Once it is too much, a tenth is freed, so that not every kernel has to look again.
 _KEEP = 0.9
 # Of the limit: what this process may write before it looks at what others have written.
@@ -35,7 +40,8 @@ _ABANDONED_SECONDS = 3600.0
 
 @dataclass(frozen=True)
 class Entry:
-    """A kernel on disk. used: when, in seconds since the epoch."""
+    """A kernel on disk: a folder, or the simulator's file. used: when, in seconds since the
+    epoch."""
 
     folder: Path
     size: int
@@ -89,6 +95,9 @@ def entries(cache: Path) -> Iterator[Entry]:
         newest = max((s.st_mtime for s in status.values()), default=0.0)
         used = status[MANIFEST].st_mtime if MANIFEST in status else newest
         yield Entry(folder, sum(s.st_size for s in status.values()), used)
+    for path in cache.glob(f"{SIMULATED}/*.so"):
+        with contextlib.suppress(OSError):
+            yield Entry(path, path.stat().st_size, path.stat().st_mtime)
 
 
 def keep_limit(cache: Path, written: int, limit: int) -> None:
@@ -114,7 +123,7 @@ def keep_limit(cache: Path, written: int, limit: int) -> None:
 def _remove_abandoned(cache: Path) -> None:
     """What processes that died were writing or removing."""
     before = time.time() - _ABANDONED_SECONDS
-    for place in cache.glob(f"*/*/{STAGING}/*"):
+    for place in (*cache.glob(f"*/*/{STAGING}/*"), *cache.glob(f"{STAGING}/*")):
         with contextlib.suppress(OSError):
             if place.stat().st_mtime < before:
                 shutil.rmtree(place, ignore_errors=True)

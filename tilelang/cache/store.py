@@ -38,7 +38,7 @@ from tilelang.errors import CacheError
 from tilelang.runtime.launch import CallSpec
 from tilelang.target import Target
 
-from .room import MANIFEST, STAGING, keep_limit, mark_used, remove_entry
+from .room import MANIFEST, SIMULATED, STAGING, entries, keep_limit, mark_used, remove_entry
 
 __all__ = [
     "KEY",
@@ -120,9 +120,15 @@ def _write_whole(path: Path, content: bytes) -> None:
 
 
 def clear_disk() -> int:
-    """Removes the kernels of this version and platform; how many there were."""
-    root = cache_root() / "kernels"
-    return sum(remove_entry(p) for p in root.iterdir() if p.is_dir()) if root.is_dir() else 0
+    """Removes the kernels of this version and platform, and what the simulator has compiled; how
+    many kernels there were."""
+    kernels, simulated = cache_root() / "kernels", env.TILELANG_CACHE_DIR / SIMULATED
+    removed = 0
+    for entry in list(entries(env.TILELANG_CACHE_DIR)):
+        place = entry.folder.parent
+        if place in (kernels, simulated) and remove_entry(entry.folder):
+            removed += place == kernels
+    return removed
 
 
 # ------------------------------------------------------------------------------------ writing

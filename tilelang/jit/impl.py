@@ -212,19 +212,30 @@ class JITImpl:
         from .compiler import run_in_threads  # on first use, as above
 
         with determine_target(self.target, return_object=True) as target:
-            funcs = []
-            for config in configs:
-                args, kwargs = ((), dict(config)) if isinstance(config, Mapping) else (config, {})
-                funcs.append((self.parse_cache_key(*args, **kwargs), self.get_tir(*args, **kwargs)))
+            traced = [self._traced(config, ignore_error) for config in configs]
 
-        def one(key: Any, func: PrimFunc) -> JITKernel:
+        def one(key: Any, func: PrimFunc | Exception) -> JITKernel:
+            if isinstance(func, Exception):
+                raise func
             with target:
                 if key not in self._kernel_cache:
                     self._kernel_cache[key] = self._compile(func)
                 return self._kernel_cache[key]
 
-        tasks = [partial(one, key, func) for key, func in funcs]
+        tasks = [partial(one, key, func) for key, func in traced]
         return run_in_threads(tasks, num_workers, ignore_error)
+
+    def _traced(
+        self, config: Mapping[str, Any] | Sequence[Any], ignore_error: bool
+    ) -> tuple[Any, PrimFunc | Exception]:
+        """Key and function of one config, or what its trace raised if that may be."""
+        args, kwargs = ((), dict(config)) if isinstance(config, Mapping) else (config, {})
+        try:
+            return self.parse_cache_key(*args, **kwargs), self.get_tir(*args, **kwargs)
+        except Exception as error:
+            if not ignore_error:
+                raise
+            return None, error
 
     def _compile(self, func: PrimFunc) -> JITKernel:
         from .compiler import compile  # on first use: decorating a function needs no compiler

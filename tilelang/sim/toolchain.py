@@ -7,6 +7,7 @@ that they depend on.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import os
@@ -132,6 +133,8 @@ def build_once(folder: Path, parts: Sequence[str], make: Callable[[Path, Path], 
     _make_private(folder)
     path = folder / f"{digest.hexdigest()[:32]}.so"
     if not env.TILELANG_DISABLE_CACHE and _is_whole(path):
+        with contextlib.suppress(OSError):  # what is not used for long makes room (cache/room.py)
+            os.utime(path)
         return path
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         output = Path(scratch) / "out.so"
