@@ -160,7 +160,7 @@ def test_what_others_see_happens_for_every_block() -> None:
     func = product(256, 320, after=after)
     assert grid(func) != (10, 8)
     run(func, 256, 320, x)
-    assert x[0] == 80
+    assert x[0] == 80 * 32  # every thread of every block
 
 
 def test_a_loop_of_another_length_for_each_block_is_run_by_each() -> None:

@@ -10,18 +10,16 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from tilelang.ir import (
-    Call,
+    Buffer,
     Const,
     Expr,
     For,
     Kernel,
-    Load,
-    Node,
     Stmt,
     Store,
     While,
     const_int,
-    walk,
+    mentions,
 )
 from tilelang.utils import ceildiv, prod
 
@@ -29,6 +27,7 @@ __all__ = ["Split", "split"]
 
 _UNKNOWN_TRIPS = 64
 _WHOLE = 60_000  # work below which a call stays on its thread: some 20 µs, four times a wake-up
+_CHEAP = ("fma", "address_of", "make_vector", "reinterpret")
 _PART = 10_000  # work that a thread should find in a part
 
 
@@ -41,9 +40,9 @@ class Split(NamedTuple):
 
 def split(kernel: Kernel) -> Split | None:
     """None if the grid is known and too small, or if blocks write to parts of one byte."""
-    if any(_writes_part_of_byte(x) for x in walk(kernel.body)):
-        return None
     work = _work(kernel.body)
+    if work is None:
+        return None
     many = max(2, ceildiv(_WHOLE, work))
     grid = [const_int(e) for e in kernel.grid]
     if all(n is not None for n in grid) and prod(n or 0 for n in grid) < many:
@@ -51,27 +50,27 @@ def split(kernel: Kernel) -> Split | None:
     return Split(many, max(1, ceildiv(_PART, work)))
 
 
-def _writes_part_of_byte(x: Node) -> bool:
-    return type(x) is Store and x.buffer.dtype.bits < 8 and x.buffer.root().is_global
-
-
-def _work(s: Any) -> int:
-    if s is None:
-        return 0
-    inner = sum(_work(x) for x in s.children if isinstance(x, Stmt))
-    own = 1 + sum(_cost(x) for x in s.children if isinstance(x, Expr))
+def _work(s: Any) -> int | None:
+    """Of a statement with all its trips; None if it writes to a part of a byte of a tensor."""
+    if type(s) is Store and s.buffer.dtype.bits < 8 and s.buffer.root().is_global:
+        return None
+    own = inner = 0
+    for x in s.children:
+        if isinstance(x, Stmt):
+            part = _work(x)
+            if part is None:
+                return None
+            inner += part
+        elif isinstance(x, Expr):
+            own += _cost(x)
     if type(s) is For:
         trips = s.extent.value if type(s.extent) is Const else _UNKNOWN_TRIPS
-        return own + max(int(trips), 0) * inner
-    return own + inner * (_UNKNOWN_TRIPS if type(s) is While else 1)
+        return 1 + own + max(int(trips), 0) * inner
+    return 1 + own + inner * (_UNKNOWN_TRIPS if type(s) is While else 1)
 
 
-def _cost(e: Node) -> int:
-    """Of an expression: loads, calls (of mathematics, mostly), and the width of vectors."""
-    total = 0
-    for x in walk(e):
-        if type(x) is Load:
-            total += 1
-        elif type(x) is Call and x.op not in ("fma", "address_of"):
-            total += 4 * max(1, x.dtype.lanes // 4)
-    return total
+def _cost(e: Expr) -> int:
+    """Of an expression: what it loads, and the functions it calls (of mathematics, mostly)."""
+    used = mentions(e)
+    calls = sum(type(x) is str and x not in _CHEAP for x in used)
+    return sum(type(x) is Buffer for x in used) + 4 * calls * max(1, e.dtype.lanes // 4)

@@ -58,6 +58,7 @@ PIPELINE: tuple[Pass, ...] = (
     _row("specialize_warps", _warp_specialized),
     _row("init_barriers"),
     _row("plan_pipeline"),
+    _row("pack_operands", _on_cpu),
     _row("group_blocks", _on_cpu),
     _row("infer_layouts", _on_cuda),
     _row("insert_syncs"),

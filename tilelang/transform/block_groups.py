@@ -8,6 +8,7 @@ only effects: no shape of program is looked for. See `group_blocks`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import product
@@ -43,6 +44,7 @@ __all__ = ["Dependence", "Dims", "factors"]
 
 _CACHE = 3 << 18  # bytes of a second-level cache that the buffers of a group may take
 _FACTORS = (1, 2, 3, 4, 6, 8)
+_LOADS = {"copy": 1, "pack": 2}  # the cost of a byte: a packed one is also converted
 _GROUPS = 4  # at least that many remain, for as many threads
 
 Dims = frozenset[int]
@@ -187,7 +189,11 @@ def factors(plan: Dependence) -> tuple[int, ...]:
         return sum(_size(b) * times(plan.dims[b], f) for b in plan.allocs) <= _CACHE
 
     def cost(f: Sequence[int]) -> tuple[float, int]:
-        return sum(n * times(d, f) for n, d in copies) / prod(f), prod(f)
+        """The mean over the grid: where it ends, groups are smaller."""
+        mean = [x if g is None else g / ceildiv(g, x) for g, x in zip(grid, f, strict=True)]
+        return sum(n * math.prod(mean[d] for d in dims) for n, dims in copies) / math.prod(
+            mean
+        ), prod(f)
 
     return min((f for f in product(*choices) if prod(f) == 1 or fits(f)), key=cost)
 
@@ -197,7 +203,7 @@ def _copies(body: Stmt, plan: Dependence) -> Iterator[tuple[int, Dims]]:
     for x in flatten(body):
         if plan.in_step(x):
             yield from _copies(x.body, plan)  # type: ignore[attr-defined]
-        elif body is not plan.launch.body and type(x) is TileStmt and x.op.name == "copy":
+        elif body is not plan.launch.body and type(x) is TileStmt and x.op.name in _LOADS:
             dst: Buffer = x.op.dst.buffer  # type: ignore[attr-defined]
             if dst in plan.allocs:
-                yield _size(dst), plan.dims[dst]
+                yield _LOADS[x.op.name] * _size(dst), plan.dims[dst]

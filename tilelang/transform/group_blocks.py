@@ -203,17 +203,17 @@ class _Parts(Rewriter):
         at = self._at(e.buffer)
         if at is None:
             return e
-        return Load(self.writer.parts[e.buffer], (e.indices[0] + at, *e.indices[1:]))
+        return Load(self.writer.parts[e.buffer], (at + e.indices[0], *e.indices[1:]))
 
     def visit_Store(self, s: Store) -> Stmt:
         at = self._at(s.buffer)
         if at is None:
             return s
-        index = (s.indices[0] + at, *s.indices[1:])
+        index = (at + s.indices[0], *s.indices[1:])
         return Store(self.writer.parts[s.buffer], index, s.value, s.span)
 
     def visit_Region(self, r: Region) -> Region:
         at = self._at(r.buffer)
         if at is None:
             return r
-        return Region(self.writer.parts[r.buffer], (r.offsets[0] + at, *r.offsets[1:]), r.extents)
+        return Region(self.writer.parts[r.buffer], (at + r.offsets[0], *r.offsets[1:]), r.extents)

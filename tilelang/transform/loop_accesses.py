@@ -88,6 +88,9 @@ class Accesses:
             return
         out.leaves += t in (Store, Bind)
         out.rigid = t not in (Store, Bind, Alloc, For, If)
+        if t is For and "vectors" in s.annotations:  # a micro-kernel: there is nothing to merge
+            out.rigid = True
+            return
         if t is For:
             out.bound.add(s.var)
             out.loops.append(s)

@@ -10,25 +10,26 @@ constant indices in a local array, so that a code generator keeps them in vector
         for k:  acc[r, v] = fma(A[i0 + r, k], B[k, j0 + v], acc[r, v])      # for all r, v
         C[i0 …, j0 …] = acc
 
-An operand that is not of the computing type, or a B whose rows are not vectors, is packed first.
+Operands are of the computing type and B has its rows along N: `pack` sees to that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import gcd
 from typing import TYPE_CHECKING, Any
 
 from tilelang.ir import (
+    Alloc,
     Broadcast,
     Buffer,
     Const,
     DType,
     Expr,
     Load,
-    Ramp,
     Region,
+    TileStmt,
     as_bool,
     call,
     cast,
@@ -39,6 +40,8 @@ from tilelang.tileop.base import Lowering
 from tilelang.tileop.cost import fixed
 from tilelang.tileop.cpu import not_on_cuda
 from tilelang.utils import ceildiv
+
+from .pack import FACTORS, Pack, compute_dtype, emit_pack, packed, pieces, ramp, vectors
 
 if TYPE_CHECKING:
     from tilelang.ir import Builder
@@ -55,7 +58,6 @@ _WAYS = 8
 # that starts in the middle is exact, and its bits less those of the start are the sum, while it is
 # < 2^22.
 _MAGIC, _MAGIC_BITS, _MAGIC_REACH = 1.5 * 2**23, 0x4B400000, 2**22
-_TRANSPOSED = 8  # elements gathered into one vector where B is transposed
 _LATENCY = 8  # accumulators that hide the latency of two fma units (4 cycles each)
 
 At = Callable[[Expr, Expr], Expr]
@@ -87,14 +89,6 @@ class _Plan:
         return min(range(1, min(most, self.m) + 1), key=total)
 
 
-def _compute_dtype(op: Gemm) -> DType:
-    """float32 for narrow floats; also for 8-bit integers, whose products are exact in it."""
-    a, c = op.a.dtype, op.c.dtype
-    if c.is_float:
-        return DType("float64") if c.bits == 64 else DType("float32")
-    return DType("float32") if a.bits <= 8 else c
-
-
 def _largest(dtype: DType) -> int:
     """The largest magnitude of an integer."""
     return 1 << (dtype.bits - 1) if dtype.kind == "int" else (1 << dtype.bits) - 1
@@ -105,10 +99,11 @@ def _plan(op: Gemm, ctx: LowerContext) -> _Plan | None:
     if not all(type(e) is Const and e.value > 0 for e in sizes):
         return None
     m, n, k = (int(e.value) for e in sizes if type(e) is Const)
-    dtype = _compute_dtype(op)
+    dtype = compute_dtype(op)
     depth = min(k, _PANEL_DEPTH)
     if dtype.is_float and not op.c.dtype.is_float:
-        depth = min(k, (_MAGIC_REACH - 1) // _largest(op.a.dtype) // _largest(op.b.dtype))
+        factor = _largest(ctx.annotations.get(FACTORS, op.a.dtype))
+        depth = min(k, (_MAGIC_REACH - 1) // factor**2)
     for d in range(depth, depth // 2, -1):
         if k % d == 0:
             depth = d
@@ -128,6 +123,18 @@ def _at(r: Region, transposed: bool) -> Callable[[Expr, Expr], tuple[Expr, ...]]
 
 
 def _emit(op: Gemm, ctx: LowerContext, b: Builder) -> None:
+    for s in packed(TileStmt(op)):
+        part: Any = s
+        if type(s) is Alloc:
+            b.emit(s)
+        elif type(part.op) is Pack:
+            emit_pack(part.op, ctx, b)
+        else:
+            notes = {**ctx.annotations, **part.annotations}
+            _emit_packed(part.op, replace(ctx, annotations=notes), b)
+
+
+def _emit_packed(op: Gemm, ctx: LowerContext, b: Builder) -> None:
     plan = _plan(op, ctx)
     if plan is None:
         _emit_plain(op, b)
@@ -163,7 +170,7 @@ def _emit_plain(op: Gemm, b: Builder) -> None:
 
 
 class _Panels:
-    """Writes one chunk of k: packs what needs it, and the micro-kernels over the whole tile."""
+    """Writes one chunk of k: the micro-kernels over the whole tile."""
 
     def __init__(
         self, op: Gemm, plan: _Plan, b: Builder, clear: Expr, k0: Expr, depth: Expr
@@ -171,7 +178,6 @@ class _Panels:
         self.op, self.plan, self.b, self.clear = op, plan, b, clear
         self.k0, self.depth = k0, depth
         self.c_at = _at(op.c, False)
-        self.pack_b = op.trans_b or op.b.dtype is not plan.dtype or self._thrashes()
 
     def _thrashes(self) -> bool:
         """Do the rows of a panel of B fall into so few cache sets that they evict each other?"""
@@ -182,43 +188,25 @@ class _Panels:
         return _PAGE // gcd(stride, _PAGE) * _WAYS < self.plan.depth
 
     def emit(self) -> None:
-        a = self._packed_a()
+        a = self._rows_of_a()
         width = 2 * self.plan.lanes
         panels, rest = divmod(self.plan.n, width)
-        with self.b.for_("jb", panels) as jb:
+        with self.b.for_("jb", panels, vectors=True) as jb:
             if panels:
                 self._panel(a, jb * width, (self.plan.lanes,) * 2)
         if rest:
-            self._panel(a, const(panels * width), _vectors(rest, self.plan.lanes))
+            self._panel(a, const(panels * width), vectors(rest, self.plan.lanes))
 
-    def _packed_a(self) -> At:
-        """Reads of A in the computing type, from a packed copy if that needs a conversion."""
-        op, b, plan = self.op, self.b, self.plan
-        source = _at(op.a, op.trans_a)
-        if op.a.dtype is plan.dtype:
-            return lambda i, k: Load(op.a.buffer, source(i, self.k0 + k))
-        packed = b.alloc("a_packed", (plan.m * plan.depth,), plan.dtype)
-
-        def place(i: Expr, k: Expr) -> tuple[Expr, ...]:
-            return (k * plan.m + i,) if op.trans_a else (i * plan.depth + k,)
-
-        outer, inner = ("k", "i") if op.trans_a else ("i", "k")
-        bounds = {"i": const(plan.m), "k": self.depth}
-        with (
-            b.for_(outer, bounds[outer]) as x,
-            b.for_(inner, bounds[inner], kind="vectorized") as y,
-        ):
-            i, k = (y, x) if op.trans_a else (x, y)
-            value = Load(op.a.buffer, source(i, self.k0 + k))
-            b.store(packed, place(i, k), cast(value, plan.dtype))
-        return lambda i, k: Load(packed, place(i, k))
+    def _rows_of_a(self) -> At:
+        op, source = self.op, _at(self.op.a, self.op.trans_a)
+        return lambda i, k: Load(op.a.buffer, source(i, self.k0 + k))
 
     def _panel(self, a: At, j0: Expr, widths: tuple[int, ...]) -> None:
         """All rows of the columns from j0 on."""
         row = self._rows_of_b(j0, sum(widths))
         mr = self.plan.rows(len(widths))
         panels, rest = divmod(self.plan.m, mr)
-        with self.b.for_("ib", panels) as ib:
+        with self.b.for_("ib", panels, vectors=True) as ib:
             self._micro(a, row, ib * mr, j0, mr, widths)
         if rest:
             self._micro(a, row, const(panels * mr), j0, rest, widths)
@@ -226,25 +214,15 @@ class _Panels:
     def _rows_of_b(self, j0: Expr, width: int) -> Callable[[Expr, int, int], Expr]:
         """(k, column, lanes) -> that vector of B in the computing type."""
         op, b, plan = self.op, self.b, self.plan
-        source = _at(op.b, op.trans_b)
-        if not self.pack_b:
+        source = _at(op.b, False)
+        if not self._thrashes():
             return lambda k, j, lanes: _vector(op.b.buffer, source(self.k0 + k, j0 + j), lanes)
-        packed = b.alloc("b_packed", (plan.depth * width,), plan.dtype)
+        packed = b.alloc("b_panel", (plan.depth * width,), plan.dtype)
         with b.for_("k", self.depth) as k:
-            for j, n in _pieces(_vectors(width, _TRANSPOSED if op.trans_b else plan.lanes)):
-                b.store(packed, (_ramp(k * width + j, n),), self._column(source, k, j0 + j, n))
+            for j, n in pieces(vectors(width, plan.lanes)):
+                row = _vector(op.b.buffer, source(self.k0 + k, j0 + j), n)
+                b.store(packed, (ramp(k * width + j, n),), row)
         return lambda k, j, lanes: _vector(packed, (k * width + j,), lanes)
-
-    def _column(self, source: Any, k: Expr, j: Expr, lanes: int) -> Expr:
-        """Row k of B from column j on; where B is transposed, gathered from as many of its rows."""
-        buffer = self.op.b.buffer
-        if not self.op.trans_b:
-            return cast(_vector(buffer, source(self.k0 + k, j), lanes), self.plan.dtype)
-        parts = [Load(buffer, source(self.k0 + k, j + n)) for n in range(lanes)]
-        whole = (
-            parts[0] if lanes == 1 else call("make_vector", parts, buffer.dtype.with_lanes(lanes))
-        )
-        return cast(whole, self.plan.dtype)
 
     def _micro(
         self,
@@ -257,16 +235,16 @@ class _Panels:
     ) -> None:
         b, dtype, width = self.b, self.plan.dtype, sum(widths)
         acc = b.alloc("acc", (rows * width,), dtype)
-        cells = [(r, j, n) for r in range(rows) for j, n in _pieces(widths)]
+        cells = [(r, j, n) for r in range(rows) for j, n in pieces(widths)]
         for r, j, n in cells:
-            b.store(acc, (_ramp(const(r * width + j), n),), self._start(i0 + r, j0 + j, n))
+            b.store(acc, (ramp(const(r * width + j), n),), self._start(i0 + r, j0 + j, n))
         with b.for_("k", self.depth) as k:
             ys = {j: b.bind("b", row(k, j, n)) for r, j, n in cells if r == 0}
             for r in range(rows):
                 x = b.bind("a", a(i0 + r, k))
                 for j, n in [(j, n) for q, j, n in cells if q == r]:
                     at = const(r * width + j)
-                    b.store(acc, (_ramp(at, n),), _fma(_wide(x, n), ys[j], _vector(acc, (at,), n)))
+                    b.store(acc, (ramp(at, n),), _fma(_wide(x, n), ys[j], _vector(acc, (at,), n)))
         for r, j, n in cells:
             value = _vector(acc, (const(r * width + j),), n)
             index = self.c_at(i0 + r, j0 + j)
@@ -296,27 +274,8 @@ class _Panels:
         return _vector(self.op.c.buffer, index, lanes) + whole
 
 
-def _vectors(width: int, lanes: int) -> tuple[int, ...]:
-    """`width` columns as vectors: whole ones, then powers of two."""
-    out = [lanes] * (width // lanes)
-    rest = width % lanes
-    while rest:
-        out.append(1 << (rest.bit_length() - 1))
-        rest -= out[-1]
-    return tuple(out)
-
-
-def _pieces(widths: tuple[int, ...]) -> list[tuple[int, int]]:
-    """(first column, lanes) of vectors side by side."""
-    return [(sum(widths[:v]), n) for v, n in enumerate(widths)]
-
-
-def _ramp(base: Expr, lanes: int) -> Expr:
-    return base if lanes == 1 else Ramp(base, const(1, base.dtype), lanes)
-
-
 def _ramped(index: tuple[Expr, ...], lanes: int) -> tuple[Expr, ...]:
-    return (*index[:-1], _ramp(index[-1], lanes))
+    return (*index[:-1], ramp(index[-1], lanes))
 
 
 def _vector(buffer: Buffer, index: tuple[Expr, ...], lanes: int) -> Expr:
