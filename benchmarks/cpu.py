@@ -292,10 +292,18 @@ def cpu_gemm(which: str) -> dict[str, float]:
     return gemm.cpu_gemm("llvm", which)
 
 
+def cpu_row(name: str) -> dict[str, float]:
+    """See `rows`."""
+    import rows
+
+    return rows.cpu_row("llvm", name)
+
+
 MEASUREMENTS: dict[str, Callable[..., dict[str, float]]] = {
     f.__name__: f
     for f in (
         cpu_gemm,
+        cpu_row,
         lower_times,
         visits,
         cold_compile,
@@ -316,6 +324,7 @@ def bars() -> list[Bar]:
     """Every bar that this machine can measure; printed as they come."""
     sys.path.insert(0, str(ROOT))
     import gemm
+    import rows
     from launch import CPU_BARS, kept
 
     from tilelang.target.detect import cuda_devices
@@ -327,6 +336,7 @@ def bars() -> list[Bar]:
         print(out[-1].line(), flush=True)
 
     gemm.bars(add, lambda which: fresh("cpu_gemm", which, **ONE_THREAD))
+    rows.bars(add, lambda name: fresh("cpu_row", name, **ONE_THREAD))
     for target in ("llvm", *CUDA):
         t = fresh("lower_times", target)
         for name, limit in (("matmul", 60), ("attention", 200)):
