@@ -117,6 +117,11 @@ BODIES = {
     "TL0563": "import tilelang.language.fp8\ntilelang.language.fp8.determine_fp8_type('e3m4')",
     "TL0565": "T.set_max_nreg(100, 1)",
     "TL0568": "T.access_ptr(A, 'x')",
+    "TL0569": "I[0] = T.tvm_warp_shuffle(-1, n, 0, 32, 64)",
+    "TL0570": (
+        "with T.attr(T.comm_reducer(lambda a, b: a + b, 0), 'reduce_scope', 0):\n"
+        "    T.tvm_thread_allreduce(1, x, True, F[0, 0], tx, dtype='float32')"
+    ),
     "TL0572": "for i in T.Parallel():\n    I[0] = 1",
     "TL0574": "for i in T.unroll(n, explicit=True):\n    I[i] = 1",
     "TL0577": "for k in T.Pipelined(4, order=[0, 1], stage=[0]):\n    T.copy(A, S)",

@@ -310,14 +310,21 @@ def test_annotate_compile_flags_of_one_text() -> None:
     assert not a.any()
 
 
-def test_import_source() -> None:
-    @T.prim_func
-    def main(A: T.Tensor((4,), "float32")):
-        with T.Kernel(1, threads=4):
-            T.import_source("float twice(float x) { return 2 * x; }\n")
-            for i in T.Parallel(4):
-                A[i] = T.call_extern("float32", "twice", A[i])
+@pytest.mark.parametrize("target", ["c", "llvm"])
+def test_import_source(target: str) -> None:
+    """Two kernels with different functions of one name do not mix them up."""
+
+    def times(factor: int):
+        @T.prim_func
+        def main(A: T.Tensor((4,), "float32")):
+            with T.Kernel(1, threads=4):
+                T.import_source(f"float scaled(float x) {{ return {factor} * x; }}\n")
+                for i in T.Parallel(4):
+                    A[i] = T.call_extern("float32", "scaled", A[i])
+
+        return tilelang.compile(main, target=target)
 
     a = iota(4)
-    tilelang.compile(main, target="c")(a)
-    np.testing.assert_array_equal(a, iota(4) * 2)
+    for kernel in (times(2), times(3)):
+        kernel(a)
+    np.testing.assert_array_equal(a, iota(4) * 6)

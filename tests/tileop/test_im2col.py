@@ -119,6 +119,6 @@ def test_refusals() -> None:
                     eval(call, {"T": T, "A": A, "M": M, "S": S, "V": V})
 
     refused("T.im2col(A, S, 0, 0, 11, 1, 1, 1)", ShapeError, "does not fit")
-    refused("T.im2col(M, S, 0, 0, 3, 1, 1, 1)", OptionError, r"\[n, h, w, c\]")
+    refused("T.im2col(M, S, 0, 0, 3, 1, 1, 1)", ShapeError, r"\[n, h, w, c\]")
     refused("T.im2col(A, V, 0, 0, 3, 1, 1, 1)", ShapeError, "not those of a matrix")
     refused("T.im2col(A, S, 0, 0, 3, 0, 1, 1)", OptionError, "stride must be a constant >= 1")

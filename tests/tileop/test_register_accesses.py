@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tilelang.language as T
-from tilelang.errors import LanguageError, OptionError, ScopeError, ShapeError
+from tilelang.errors import LanguageError, OptionError, ScopeError, ShapeError, TypeMismatchError
 
 from .everywhere import compiles, everywhere, run
 
@@ -194,7 +194,7 @@ def test_refusals() -> None:
     refused("T.sts32(A[0], 1)", ScopeError, "global")
     refused("T.lds32(H[0])", ShapeError, "no whole number of float64")
     refused("T.stg128(A[0], T.float32(1))", ShapeError, "a value of 32 bits")
-    refused("T.ldg32(3)", OptionError, "needs a buffer element")
+    refused("T.ldg32(3)", TypeMismatchError, "needs a buffer element")
     refused("T.ptx_cp_async(S[0], A[0], 12)", OptionError, "12 bytes")
     refused("T.ptx_cp_async(A[0], S[0], 16)", ScopeError, "from global to shared")
     refused("T.tvm_thread_allreduce(1, A[0], True, S[0], bx)", LanguageError, "reduce_scope")

@@ -17,6 +17,7 @@ from tilelang.ir import DType, Evaluate, Expr, If, Load, Store, call, cast, cons
 from .alloc import alloc_shared
 from .kernel import get_thread_bindings, get_thread_extents
 from .math import fail, operand
+from .tensor import as_dtype
 from .trace import LaunchInfo, Trace, kernel_trace
 from .values import VarRef, plain, store
 from .warps import WARP, shfl_xor
@@ -52,7 +53,9 @@ class _ReduceScope:
 
 
 def attr(node: Any, key: str, value: Any) -> _ReduceScope:
-    """`with T.attr(reducer, "reduce_scope", …):` names the reducer of the reductions inside."""
+    """`with T.attr(reducer, "reduce_scope", …):` names the reducer of the reductions inside. value:
+    an expression, evaluated for nothing."""
+    operand(value, "T.attr: value")
     t, launch = kernel_trace("T.attr")
     if key != "reduce_scope" or not isinstance(node, CommReducer):
         raise t.error(
@@ -69,6 +72,13 @@ def tvm_thread_allreduce(size: Any, *args: Any, dtype: Any = "handle") -> None:
     """Reduces a value over threads: (size, value, condition, destination, thread indices…). Every
     thread gets the result of the threads that differ from it in these indices only."""
     t, launch = kernel_trace("T.tvm_thread_allreduce")
+    if not as_dtype(dtype, "T.tvm_thread_allreduce").is_handle:
+        raise t.error(
+            f"T.tvm_thread_allreduce gives nothing, so its dtype is 'handle', not {dtype}",
+            "TL0570",
+            "leave dtype out; the result is in the destination",
+            OptionError,
+        )
     reducer = launch.reducer
     if reducer is None:
         raise t.error(

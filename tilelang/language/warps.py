@@ -80,25 +80,38 @@ def shfl_down(value: Any, delta: Any, width: int = WARP, mask: Any = None) -> Va
     return _shuffle("shfl_down", "T.shfl_down", value, delta, width, mask)
 
 
+def _within(width: Any, warp_size: Any) -> Any:
+    """The width; a warp has 32 lanes."""
+    if const_int(plain(warp_size)) != WARP:
+        t, _ = kernel_trace("T.tvm_warp_shuffle")
+        raise t.error(
+            f"T.tvm_warp_shuffle in warps of {warp_size} lanes",
+            "TL0569",
+            f"a warp has {WARP} lanes",
+            OptionError,
+        )
+    return width
+
+
 def tvm_warp_shuffle(
     mask: Any, value: Any, lane: Any, width: int = WARP, warp_size: int = WARP
 ) -> Var:
     """`shfl_sync` with its arguments in the order of the script language of TVM."""
-    return _shuffle("shfl_idx", "T.tvm_warp_shuffle", value, lane, width, mask)
+    return shfl_sync(value, lane, _within(width, warp_size), mask)
 
 
 def tvm_warp_shuffle_up(
     mask: Any, value: Any, delta: Any, width: int = WARP, warp_size: int = WARP
 ) -> Var:
     """`shfl_up` likewise."""
-    return _shuffle("shfl_up", "T.tvm_warp_shuffle_up", value, delta, width, mask)
+    return shfl_up(value, delta, _within(width, warp_size), mask)
 
 
 def tvm_warp_shuffle_down(
     mask: Any, value: Any, delta: Any, width: int = WARP, warp_size: int = WARP
 ) -> Var:
     """`shfl_down` likewise."""
-    return _shuffle("shfl_down", "T.tvm_warp_shuffle_down", value, delta, width, mask)
+    return shfl_down(value, delta, _within(width, warp_size), mask)
 
 
 def _all_reduce(what: str, value: Any, combine: Callable[[Any, Any], Expr]) -> Expr:

@@ -23,6 +23,7 @@ from typing import Any
 
 from tilelang.errors import InternalError, ToolchainError
 
+from .cc import compile_library, load_library
 from .llvm_cpu import check_cpu
 from .pool import STATE, attach
 
@@ -31,6 +32,7 @@ __all__ = ["JitModule", "assembly", "compile_module", "cpu_key", "load", "optimi
 _lock = threading.RLock()
 _serial = itertools.count()
 _SHT_SYMTAB = 2
+_IMPORTED = re.compile(rb"\x01tl\.c_source\x01([^\x01]*)\x01")  # see codegen/llvm/__init__.py
 # Known to every LLVM for x86: no need to ask.
 _COMMON = (
     ("x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4") if platform.machine() == "x86_64" else ()
@@ -194,8 +196,8 @@ def load(
     shared = b"\0" + STATE.encode() + b"\0" in data  # in its table of names
     if shared:
         wanted.append(STATE)
-    extra = symbols or {}
-    _check_symbols(data, extra)
+    extra = dict(symbols or {})
+    _find_symbols(data, extra)
     builder = llvm.JITLibraryBuilder().add_object_img(data).add_current_process()
     for name, address in extra.items():
         builder.import_symbol(name, address)
@@ -216,14 +218,24 @@ def load(
     return module
 
 
-def _check_symbols(data: bytes, known: dict[str, int]) -> None:
-    """Refuses code that uses a function which is nowhere."""
-    missing = [n for n in _undefined(data) if n not in known and not _exported(n)]
+def _find_symbols(data: bytes, known: dict[str, int]) -> None:
+    """Adds functions of the C source that the user imported, and refuses code that uses a function
+    which is nowhere."""
+    wanted = [n for n in _undefined(data) if n not in known]
+    imported = _IMPORTED.search(data)
+    source = "" if imported is None else imported[1].decode()
+    own = [n for n in wanted if re.search(rf"\b{re.escape(n)}\b", source)]
+    if own:
+        library = load_library(compile_library([source], None, None))
+        found = {n: getattr(library, n, None) for n in own}
+        known |= {n: ctypes.cast(f, ctypes.c_void_p).value or 0 for n, f in found.items() if f}
+    missing = [n for n in wanted if n not in known and not _exported(n)]
     if missing:
         raise ToolchainError(
             f"the kernel calls {', '.join(missing)}, which this process does not define",
             code="TL0852",
-            help="first load the library that defines it: ctypes.CDLL(path, ctypes.RTLD_GLOBAL)",
+            help="define it with T.import_source (as a C function that is not static), or first "
+            "load the library that does: ctypes.CDLL(path, ctypes.RTLD_GLOBAL)",
         )
 
 
