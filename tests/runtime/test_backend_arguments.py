@@ -320,3 +320,46 @@ def test_the_second_tensor_must_agree_with_the_first(backend: str) -> None:
             "[TL0905] kernel scale: parameter B: shape[0]: expected 3 (n, from A.shape[0]), got 2"
         )
         kernel(torch.ones(3, 4), 1.0, 1, torch.ones(3, 4))
+
+
+m = T.dynamic("m")
+
+
+@T.prim_func
+def optional(
+    Bias: T.Tensor((n, 4), "float32"), A: T.Tensor((n,), "float32"), D: T.Tensor((m,), "float16"),
+    k: T.int32, C: T.Tensor((n,), "float32"),
+):  # fmt: skip
+    with T.Kernel(T.ceildiv(n, 32), threads=32) as bx:
+        for i in T.Parallel(32):
+            C[bx * 32 + i] = A[bx * 32 + i] + k
+
+
+@T.prim_func
+def sized(A: T.Tensor((n, m), "float32"), C: T.Tensor((n,), "float32")):
+    with T.Kernel(1, threads=32):
+        for i in T.serial(n):
+            C[i] = T.cast(m, "float32")
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("of", [np.asarray, from_numpy], ids=["numpy", "torch"])
+def test_none_for_a_tensor_that_no_kernel_reads(backend: str, of: Any) -> None:
+    with_output = compiled(backend, optional, out_idx=-1)
+    in_place, size = compiled(backend, optional), compiled(backend, sized)
+    a, c, half = np.arange(5, dtype="f4"), np.zeros(5, "f4"), np.zeros(3, "f2")
+    for given in ((None, None), (None, of(half)), (of(np.ones((5, 4), "f4")), None)):
+        out = with_output(given[0], of(a), given[1], 2)
+        assert type(out) is type(of(a))
+        np.testing.assert_array_equal(np.asarray(out), a + 2)
+        assert in_place(given[0], of(a), given[1], 3, of(c)) is None
+        np.testing.assert_array_equal(c, a + 3)
+    with pytest.raises(ArgumentValueError, match=r"D: expected|D: shape|parameter D: "):
+        in_place(None, of(a), of(half)[None], 3, of(c))
+    with pytest.raises(ArgumentTypeError, match="parameter A: expected a tensor, got None"):
+        in_place(None, None, None, 3, of(c))
+    with pytest.raises(ArgumentValueError) as caught:
+        size(None, of(c))
+    assert str(caught.value) == (
+        "[TL0999] kernel sized: the size m is known from none of A: one of them must be a tensor"
+    )

@@ -208,6 +208,14 @@ class CallSpec:
         return frozenset(w for k in self.kernels for w in k.writes)
 
     @cached_property
+    def unread(self) -> frozenset[int]:
+        """Tensors that no kernel takes: the caller may pass None for them."""
+        used = [a for k in self.kernels for a in (*k.args, *(m.source for m in k.maps))]
+        taken = {a[1] for a in used if a[0] == "param"}
+        tensors = {i for i, p in enumerate(self.params) if p.kind == "tensor"}
+        return frozenset(tensors - taken - set(self.outputs))
+
+    @cached_property
     def symbol_sources(self) -> dict[str, tuple[str, int, str, int]]:
         """symbol -> (param name, position among the inputs, "shape" or "stride", dimension)."""
         out: dict[str, tuple[str, int, str, int]] = {}
@@ -232,7 +240,8 @@ class CallSpec:
         for symbol, (_, at, kind, d) in self.symbol_sources.items():
             sizes = _sizes(inputs[at], kind)
             if d >= len(sizes):
-                self.bind(inputs, partial=True)  # says what is wrong
+                symbols = self.bind(inputs, partial=True).symbols  # or says what is wrong
+                break
             symbols[symbol] = sizes[d]
         return [tuple(evaluate(s, symbols) for s in self.params[o].shape) for o in self.outputs]
 
@@ -259,16 +268,18 @@ class CallSpec:
         origins: dict[str, str] = {}
         for index, x in zip(indices, args, strict=True):
             p = self.params[index]
-            if p.kind == "tensor":
+            if p.kind != "tensor":
+                bound.symbols[p.symbol] = self.number(p, x)
+            elif x is not None or index not in self.unread:
                 bound.views[index] = self._tensor(p, x, trusted)
                 self.check_writable(index, x)
-            else:
-                bound.symbols[p.symbol] = self.number(p, x)
         order = [i for i in indices if i in bound.views and i not in self.outputs]
         if bound.views:
             bound.device = next(iter(bound.views.values())).device
         for index in order:
             self._bind_symbols(self.params[index], bound.views[index], bound, origins)
+        if len(bound.views) + sum(p.kind != "tensor" for p in self.params) < len(indices):
+            self._check_sizes_known(bound)
         for index in [] if trusted else [*order, *(o for o in self.outputs if o in bound.views)]:
             self._check(self.params[index], bound.views[index], bound, origins, device_type)
         for cond, message in self.asserts:
@@ -276,6 +287,30 @@ class CallSpec:
                 text = f"kernel {self.name}: assertion failed: {message}"
                 raise ArgumentValueError(text, code=CODES["assert"])
         return bound
+
+    def _check_sizes_known(self, bound: Bound) -> None:
+        """Where None stands for a tensor, another must give the sizes that are needed."""
+        needed: set[str] = set()
+        for index in (*bound.views, *self.outputs):
+            p = self.params[index]
+            needed |= _names_in([*p.shape, *(p.strides or ())])
+        for k in self.kernels:
+            needed |= _names_in(k.grid) | {a[1] for a in k.args if a[0] == "symbol"}
+            needed |= {n for m in k.maps for n in _names_in([*m.dims, *m.strides])}
+        needed |= _names_in([cond for cond, _ in self.asserts])
+        for name in sorted(needed - bound.symbols.keys()):
+            having = [p.name for p in self.params if name in _names_in(p.shape)]
+            raise ArgumentValueError(
+                f"kernel {self.name}: the size {name} is known from none of {', '.join(having)}:"
+                " one of them must be a tensor",
+                code="TL0999",
+            )
+
+    def stand_in(self, index: int, bound: Bound) -> tuple[int, ...]:
+        """The shape of a tensor that passes for the parameter; sizes that nobody knows are 1."""
+        shape = self.params[index].shape
+        symbols = dict.fromkeys(_names_in(shape), 1) | bound.symbols
+        return tuple(evaluate(s, symbols) for s in shape)
 
     def _where(self, p: ParamSpec) -> str:
         return f"kernel {self.name}: parameter {p.name}"
@@ -442,6 +477,17 @@ class CallSpec:
             want *= view.shape[d]
 
 
+def _names_in(sizes: Sequence[Size]) -> set[str]:
+    """Symbols in sizes; what begins an operation is its operator."""
+    out: set[str] = set()
+    for s in sizes:
+        if isinstance(s, str):
+            out.add(s)
+        elif not isinstance(s, int):
+            out |= _names_in(s[1:])
+    return out
+
+
 def _because(size: Size, origins: Mapping[str, str]) -> str:
     if size is None or isinstance(size, int):
         return ""
@@ -580,6 +626,8 @@ class _SpecBuilder:
         return ParamSpec(p.name, "tensor", str(p.dtype), shape, strides, self.align.get(p, 1))
 
     def source(self, b: Buffer) -> tuple[str, int]:
+        """Where the memory of a buffer, or of what it is a view of, comes from."""
+        b = b.root()
         for kind, where in (
             ("param", self.program.params),
             ("workspace", self.program.temporaries),

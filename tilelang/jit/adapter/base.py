@@ -154,6 +154,9 @@ def with_outputs(spec: CallSpec, run: Callable[..., Any], on_cuda: bool) -> Call
         if len(args) != num_inputs:
             spec.bind(args, partial=True)  # says how many are expected
         like = args[first] if first >= 0 else None
+        if like is None:  # it may be one that no kernel reads
+            tensors = (args[at] for at, i in enumerate(spec.inputs) if spec.params[i].shape)
+            like = next((x for x in tensors if x is not None), None)
         shapes = spec.output_shapes(args)
         made = [
             allocate(shape, dtype, like, 0 if on_cuda and like is None else -1)

@@ -15,9 +15,9 @@ from typing import Any
 from tilelang.codegen.host_cuda import STATE, state_name
 from tilelang.engine.lower import host_codegen
 from tilelang.errors import ArgumentTypeError, ArgumentValueError, TileError
-from tilelang.ir import IRModule
+from tilelang.ir import DType, IRModule
 from tilelang.runtime import tvm_ffi
-from tilelang.runtime.dlpack import CPU, CUDA, as_ffi_tensor, is_numpy
+from tilelang.runtime.dlpack import CPU, CUDA, allocate, as_ffi_tensor, is_numpy
 from tilelang.runtime.launch import CODES, CallSpec
 from tilelang.runtime.named import by_position
 from tilelang.target import canon_target_host
@@ -115,28 +115,41 @@ def _guarded(
     here, and it does next to nothing: each costs a tenth of the call.
     """
     retry = _retrier(native, spec, device_type)
-    if for_numpy is None:
+    if for_numpy is not None:
+        return _numpy_apart(native, spec, retry, for_numpy)
 
-        def call(*args: Any, **named: Any) -> Any:
-            if named:
-                args = by_position(spec, args, named)
-            try:
-                return native(*args)
-            except Exception as error:  # of any framework, or of an object that is no tensor
-                return retry(error, args)
+    def call(*args: Any, **named: Any) -> Any:
+        if named:
+            args = by_position(spec, args, named)
+        try:
+            return native(*args)
+        except Exception as error:  # of any framework, or of an object that is no tensor
+            return retry(error, args)
 
-        return with_parameters(spec, native, retry) or call
+    return with_parameters(spec, native, retry) or call
 
+
+def _numpy_apart(
+    native: Any,
+    spec: CallSpec,
+    retry: Callable[[Exception, tuple[Any, ...]], Any],
+    other: Callable[..., Any],
+) -> Callable[..., Any]:
+    """The native function, except for frameworks that lend it no allocator: `other` for those."""
     import numpy
 
-    first, ndarray, other = spec.first_tensor, numpy.ndarray, for_numpy
+    first, ndarray = spec.first_tensor, numpy.ndarray
 
     def retry_either(error: Exception, args: tuple[Any, ...]) -> Any:
-        if _NO_ALLOCATOR in str(error):  # tensors of a framework that lends none
-            return other(*args)
-        return retry(error, args)
+        try:
+            if _NO_ALLOCATOR not in str(error):
+                return retry(error, args)
+        except RuntimeError as again:
+            if _NO_ALLOCATOR not in str(again):
+                raise
+        return other(*args)
 
-    def call_either(*args: Any, **named: Any) -> Any:
+    def call(*args: Any, **named: Any) -> Any:
         if named:
             args = by_position(spec, args, named)
         if len(args) > first and type(args[first]) is ndarray:
@@ -146,7 +159,7 @@ def _guarded(
         except Exception as error:
             return retry_either(error, args)
 
-    return with_parameters(spec, native, retry_either, (first, ndarray, other)) or call_either
+    return with_parameters(spec, native, retry_either, (first, ndarray, other)) or call
 
 
 def _retrier(
@@ -164,7 +177,7 @@ def _retrier(
             better = _explained(error, args, spec, device_type)
             if better is not error:
                 raise better from None
-            return native(*_numbers(args, spec))
+            return native(*_numbers(_filled(args, spec, device_type), spec))
         try:
             again = _exportable(args, spec)
         except (ArgumentTypeError, TypeError):  # the checks below name the parameter
@@ -182,6 +195,23 @@ def _numbers(args: Sequence[Any], spec: CallSpec) -> list[Any]:
     indices = range(len(spec.params)) if len(args) == len(spec.params) else spec.inputs
     return [
         spec.number(spec.params[i], x) if spec.params[i].kind == "scalar" else x
+        for i, x in zip(indices, args, strict=True)
+    ]
+
+
+def _filled(args: Sequence[Any], spec: CallSpec, device_type: int) -> Sequence[Any]:
+    """The arguments with a tensor for each None: no kernel looks at it, but the entry does."""
+    if all(x is not None for x in args):
+        return args
+    whole = len(args) == len(spec.params)
+    bound = spec.bind(args, device_type=device_type, partial=not whole)
+    indices = range(len(spec.params)) if whole else spec.inputs
+    like = next((view.owner for view in bound.views.values()), None)
+    device = bound.device[1] if device_type == CUDA else -1
+    return [
+        allocate(spec.stand_in(i, bound), DType(spec.params[i].dtype), like, device)
+        if x is None
+        else x
         for i, x in zip(indices, args, strict=True)
     ]
 
