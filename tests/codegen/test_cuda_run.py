@@ -42,7 +42,9 @@ from tilelang.ir import (
 )
 
 COUNT = 4096
-FLOATS = ("float16", "bfloat16", "float32", "float64", "float8_e4m3fn", "float8_e5m2")
+FLOATS = (
+    "float16", "bfloat16", "float32", "float64", "float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu",
+)  # fmt: skip
 INTS = ("int8", "uint8", "int16", "int32", "uint32", "int64")
 # Zeros, infinities, and around the largest values of e4m3fn, e5m2 and float16.
 EDGES = (

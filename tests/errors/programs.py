@@ -192,7 +192,7 @@ LANGUAGE = {
     ),
     "TL0276": lowered(ONE, "A[0, 0] = T.ieee_frsqrt(T.float64(A[0, 0]))", "llvm"),
     "TL0621": lowered(
-        ONE, "v = T.alloc_var('float8_e8m0fnu')\nv = 1.0\nA[0, 0] = v", "cuda -arch=sm_80"
+        ONE, "v = T.alloc_var('float8_e4m3fnuz')\nv = 1.0\nA[0, 0] = v", "cuda -arch=sm_80"
     ),
     "TL0640": lowered(
         ONE,

@@ -60,7 +60,7 @@ _MAX_VECTOR_BYTES = 16
 _INT_SUFFIX = {"int32": "", "int64": "LL", "uint32": "u", "uint64": "ULL"}
 # Types for which C's own conversion is the IR's: integers wrap, and round to the nearest float.
 _PLAIN = frozenset({"bool", "float32", "tfloat32", "float64"})
-_FP8 = ("float8_e4m3fn", "float8_e5m2")
+_FP8 = ("float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu")
 _AXES = ("x", "y", "z")
 
 
@@ -148,7 +148,7 @@ class CudaPrinter(CFamily):
                 raise TargetError(
                     f"CUDA code cannot compute with {dtype.element}",
                     code="TL0621",
-                    help=f"the 8-bit floating-point types there are {' and '.join(_FP8)}",
+                    help=f"the 8-bit floating-point types there are {', '.join(_FP8)}",
                 )
             self.headers.add("fp8")
         base = dtype.row.cuda

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The 8-bit floating-point types: e4m3fn (no infinity, NaN is all ones) and e5m2.
+// The 8-bit floating-point types: e4m3fn (no infinity, NaN is all ones), e5m2, and e8m0fnu, which is
+// an exponent alone: the powers of two from 2^-127 on, and NaN.
 //
 // Conversions round to nearest even and do not saturate: what is too large becomes NaN in e4m3fn
 // and infinity in e5m2. The hardware's conversion (cvt.rn.satfinite, sm_89) saturates, so it cannot
@@ -54,20 +55,42 @@ struct fp8_e5m2_t {
   }
 };
 
+struct fp8_e8m0_t {
+  u8 bits;
+  fp8_e8m0_t() = default;
+  // The nearest power of two, ties up; what is not positive and finite is NaN.
+  TL_DEV explicit fp8_e8m0_t(float x) {
+    const u32 word = __float_as_uint(x), exponent = word >> 23;
+    // 2^-127 is subnormal in float, where its leading bit is in the mantissa: it is no tie.
+    const bool up = (word & 0x7fffff) + (exponent != 0) > 0x400000;
+    bits = (int)word <= 0 || word >= 0x7f800000 ? 0xff : (u8)(exponent + up);
+  }
+  template <class T> TL_DEV explicit fp8_e8m0_t(T x) : fp8_e8m0_t((float)x) {}
+  TL_DEV explicit operator float() const {
+    return __uint_as_float(bits == 0xff ? 0x7fc00000 : bits == 0 ? 0x00400000 : (u32)bits << 23);
+  }
+};
+
 template <> constexpr bool is_narrow_float<fp8_e4m3_t> = true;
 template <> constexpr bool is_narrow_float<fp8_e5m2_t> = true;
+template <> constexpr bool is_narrow_float<fp8_e8m0_t> = true;
 
 #define TL_FP8_OP(T, op) \
   TL_DEV T operator op(T a, T b) { return T((float)a op (float)b); }
 #define TL_FP8_OPS(T)                                                                         \
-  TL_FP8_OP(T, +) TL_FP8_OP(T, -) TL_FP8_OP(T, *) TL_FP8_OP(T, /)                             \
-  TL_DEV T operator-(T a) {                                                                   \
-    a.bits ^= 0x80;                                                                           \
-    return a;                                                                                 \
-  }                                                                                           \
-  TL_COMPARES(T)
+  TL_FP8_OP(T, +) TL_FP8_OP(T, -) TL_FP8_OP(T, *) TL_FP8_OP(T, /) TL_COMPARES(T)
 TL_FP8_OPS(fp8_e4m3_t)
 TL_FP8_OPS(fp8_e5m2_t)
+TL_FP8_OPS(fp8_e8m0_t)
+TL_DEV fp8_e4m3_t operator-(fp8_e4m3_t a) {
+  a.bits ^= 0x80;
+  return a;
+}
+TL_DEV fp8_e5m2_t operator-(fp8_e5m2_t a) {
+  a.bits ^= 0x80;
+  return a;
+}
+TL_DEV fp8_e8m0_t operator-(fp8_e8m0_t a) { return fp8_e8m0_t(-(float)a); }
 #undef TL_FP8_OP
 #undef TL_FP8_OPS
 
@@ -75,3 +98,4 @@ TL_FP8_OPS(fp8_e5m2_t)
 
 using tl::fp8_e4m3_t;
 using tl::fp8_e5m2_t;
+using tl::fp8_e8m0_t;
