@@ -190,7 +190,7 @@ def factors(plan: Dependence) -> tuple[int, ...]:
 
     def cost(f: Sequence[int]) -> tuple[float, int]:
         """The mean over the grid: where it ends, groups are smaller."""
-        mean = [x if g is None else g / ceildiv(g, x) for g, x in zip(grid, f, strict=True)]
+        mean = [g / ceildiv(g, x) if g else x for g, x in zip(grid, f, strict=True)]
         return sum(n * math.prod(mean[d] for d in dims) for n, dims in copies) / math.prod(
             mean
         ), prod(f)
