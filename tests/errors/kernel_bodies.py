@@ -177,6 +177,6 @@ BODIES = {
     "TL1121": "T.annotate_layout({F: T.Layout((16, 16), lambda i, j: i * 16 + j)})",
     "TL1122": "T.annotate_layout({S: T.Layout((8, 16), lambda i, j: i * 16 + j)})",
     "TL1126": "T.annotate_layout({S: lambda i, j: i * 16 + j})\nT.annotate_layout({S: lambda i, j: j * 16 + i})",
-    "TL1152": "#! cuda -arch=sm_80\nT.clear(F)\nwhile F[0, 0] < x:\n    F[0, 0] += 1",
+    "TL1152": "#! cuda -arch=sm_80\nv = T.alloc_var('float32')\nT.clear(F)\nif tx < 3:\n    F[0, 0] += 1\n    v = F[0, 0]",
     "TL1203": "I[20] = 1",
 }

@@ -118,3 +118,71 @@ def test_atomics_with_an_element(t: str) -> None:
     assert c[0] == 2 * x.sum()
     assert c[7] == 66
     assert c.sum() == c[0] + c[7]
+
+
+@ON
+def test_elements_that_all_threads_hold_decide(t: str) -> None:
+    """A reduction's result as a condition and as bounds of loops whose bodies need barriers."""
+
+    @T.prim_func
+    def main(X: T.Tensor((300,), "int32"), O: T.Tensor((4, 300), "int32")):
+        with T.Kernel(1, threads=128):
+            x = T.alloc_fragment((300,), "int32")
+            top = T.alloc_fragment((1,), "int32")
+            s = T.alloc_shared((300,), "int32")
+            T.copy(X, x)
+            T.reduce_max(x, top)
+            assert top[0] > 0
+            if top[0] > 5:
+                T.copy(x, s)
+                for i in T.Parallel(300):
+                    O[0, i] = s[299 - i]
+            n = top[0] - 296
+            for k in range(n):
+                for i in T.Parallel(300):
+                    s[i] = i + k
+                for i in T.Parallel(300):
+                    O[1, i] = s[299 - i]
+            for k in range(top[0] - 296):
+                T.fill(s, k)
+                T.copy(s, O[2, :])
+            while top[0] > 290:
+                for i in T.Parallel(300):
+                    s[i] = i * top[0]
+                for i in T.Parallel(300):
+                    O[3, i] = s[299 - i]
+                top[0] -= 1
+
+    x, o = np.arange(300, dtype=np.int32), np.full((4, 300), -7, np.int32)
+    launch(main, t, x, o)
+    back = x[::-1]
+    assert (o == [back, back + 2, 0 * back + 2, back * 291]).all()
+
+
+@ON
+def test_elements_where_threads_part(t: str) -> None:
+    """A condition that only some threads meet; a loop whose end an element decides."""
+
+    @T.prim_func
+    def main(X: T.Tensor((300,), "int32"), O: T.Tensor((2, 128), "int32")):
+        with T.Kernel(1, threads=128):
+            x = T.alloc_fragment((300,), "int32")
+            v = T.alloc_var("int32", -1)
+            T.copy(X, x)
+            tx = T.get_thread_binding()
+            if tx < 40:
+                v = x[77]
+                if v > 3:
+                    v += x[tx]
+            O[0, tx] = v
+            while x[200] < 210:
+                for i in T.Parallel(300):
+                    x[i] = x[i] + 3
+            v = x[130]
+            O[1, tx] = v
+
+    x, o = np.arange(300, dtype=np.int32), np.full((2, 128), -7, np.int32)
+    launch(main, t, x, o)
+    tx = np.arange(128)
+    assert (o[0] == np.where(tx < 40, 77 + tx, -1)).all()
+    assert (o[1] == 130 + 12).all()

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tilelang.errors import LayoutError
+from tilelang.errors import InternalError
 from tilelang.ir import (
     Alloc,
     Assume,
@@ -278,20 +278,13 @@ class Lowerer:
         return b.finish()
 
     def _held(self, s: Any) -> Any:
-        """What every thread evaluates, on elements that every thread holds."""
+        """What every thread evaluates, on elements that every thread holds (`stage_elements`)."""
         if self.ctx.target.is_cpu:
             return s
         found = [x for x in walk(s) if type(x) is Load and x.buffer.is_fragment]
         for x in found:
             if not held_by_all(self.ctx.layouts[x.buffer], x.indices):
-                raise LayoutError(
-                    f"an element of fragment {x.buffer.name} lives in one thread's registers and "
-                    "cannot be read by all threads here",
-                    code="TL1152",
-                    span=s.span,
-                    help=f"copy {x.buffer.name} to a shared buffer first, or read it inside "
-                    "T.Parallel",
-                )
+                raise InternalError(f"not every thread holds {x} in {s}")
         return _Registers(self.ctx).visit(s) if found else s
 
 

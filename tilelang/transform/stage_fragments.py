@@ -3,29 +3,20 @@
 
 In: a kernel and the layouts of its buffers. Out: the same with layouts on its `Alloc`s and plans on
 its `Parallel` nests. A statement that would touch a fragment element of another thread gets a
-shared copy of that fragment: that is how two layouts of one fragment meet, and how a value that all
-threads need (a bound, a condition) comes from the register of one."""
+shared copy of that fragment: that is how two layouts of one fragment meet. Single elements outside
+of nests are staged by the base class."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from operator import is_
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tilelang.ir import (
     Alloc,
-    Bind,
     Buffer,
-    Evaluate,
-    Expr,
-    For,
-    If,
     Load,
     Parallel,
-    Rewriter,
-    Role,
     Scope,
-    Seq,
     Stmt,
     Store,
     TileStmt,
@@ -37,12 +28,10 @@ from tilelang.tileop.distribute import LoopPlan
 from tilelang.tileop.expand import loop_vars
 from tilelang.utils import prod
 
-from .fragment_access import FragmentAccess, fragment_accesses
+from .fragment_access import fragment_accesses
 from .layout_choice import reduce_layout
-from .ownership import held_by_all, holds, same_owner
-
-if TYPE_CHECKING:
-    from .infer_layouts import Inference
+from .ownership import holds, same_owner
+from .stage_elements import Elements
 
 __all__ = ["Finish", "move"]
 
@@ -53,38 +42,8 @@ def move(src: Buffer, dst: Buffer, span: Any) -> Parallel:
     return Parallel(coords, src.shape, Store(dst, coords, Load(src, coords), span), {}, span)
 
 
-class Redirect(Rewriter):
-    """These loads, from other buffers."""
-
-    pre = True
-
-    def __init__(self, copies: Mapping[Expr, Buffer]) -> None:
-        super().__init__()
-        self.copies = copies
-
-    def visit_Load(self, n: Load) -> Expr:
-        indices = tuple(self.visit(i) for i in n.indices)
-        return Load(self.copies.get(n, n.buffer), indices)
-
-
-class Finish(Rewriter):
+class Finish(Elements):
     """Writes the decisions into the tree, and stages fragments whose owner is another thread."""
-
-    pre = True
-
-    def __init__(self, inference: Inference) -> None:
-        super().__init__()
-        self.inf = inference
-        self.threads = inference.ctx.threads
-
-    def visit_Seq(self, s: Seq) -> Stmt:
-        return seq([self.visit(x) for x in s.stmts], span=s.span)
-
-    def visit_Role(self, s: Role) -> Stmt:
-        outer, self.threads = self.threads, s.threads
-        out: Stmt = self.descend(s)
-        self.threads = outer
-        return out
 
     def visit_Alloc(self, s: Alloc) -> Stmt:
         layout = self.inf.layouts.get(s.buffer)
@@ -140,75 +99,6 @@ class Finish(Rewriter):
         nest = move(src, dst, s.span)
         self.inf.threads[nest] = self.inf.threads.get(s, self.threads)
         return self.visit_Parallel(nest)
-
-    # ------------------------------------------------------------------------- single elements
-
-    def visit_Bind(self, s: Bind) -> Stmt:
-        before, value = self._for_all(s, s.value)
-        return seq(before, Bind(s.var, value, s.span)) if before else s
-
-    def visit_If(self, s: If) -> Stmt:
-        before, cond = self._for_all(s, s.cond)
-        return seq(before, If(cond, self.visit(s.then), s.orelse and self.visit(s.orelse), s.span))
-
-    def visit_For(self, s: For) -> Stmt:
-        before, start = self._for_all(s, s.start)
-        more, extent = self._for_all(s, s.extent)
-        loop = For(s.var, start, extent, self.visit(s.body), s.kind, s.annotations, s.span)
-        return seq(before, more, loop)
-
-    def visit_Store(self, s: Store) -> Stmt:
-        accesses = fragment_accesses(s)
-        if s.buffer.is_local:  # each thread has its own
-            return self._shared_for(s, [a for a in accesses if not self._everywhere(a)])
-        return self._shared_for(s, self._not_the_owners(accesses))
-
-    def visit_Evaluate(self, s: Evaluate) -> Stmt:
-        return self._shared_for(s, self._not_the_owners(fragment_accesses(s)))
-
-    def _everywhere(self, a: FragmentAccess) -> bool:
-        return held_by_all(self.inf.layouts[a.buffer], a.indices)
-
-    def _not_the_owners(self, accesses: Sequence[FragmentAccess]) -> list[FragmentAccess]:
-        """Those of a statement that is executed by the owner of the first which the owner may not
-        hold."""
-        if not accesses:
-            return []
-        owner, layouts = accesses[0], self.inf.layouts
-        return [
-            a
-            for a in accesses[1:]
-            if not (
-                layouts[a.buffer] == layouts[owner.buffer]
-                and all(map(is_, a.indices, owner.indices))
-            )
-            and not self._everywhere(a)
-        ]
-
-    def _for_all(self, s: Stmt, value: Expr) -> tuple[list[Stmt], Expr]:
-        """A value that every thread needs: what goes before `s`, and the value from then on."""
-        foreign = [a for a in fragment_accesses(value) if not self._everywhere(a)]
-        before, redirect = self._copies(s, foreign)
-        return before, redirect.visit(value) if before else value
-
-    def _shared_for(self, s: Stmt, foreign: Sequence[FragmentAccess]) -> Stmt:
-        """The statement with these elements read from shared copies."""
-        before, redirect = self._copies(s, foreign)
-        return seq(before, redirect.visit(s)) if before else s
-
-    def _copies(self, s: Stmt, foreign: Sequence[FragmentAccess]) -> tuple[list[Stmt], Redirect]:
-        before: list[Stmt] = []
-        copies: dict[Buffer, Buffer] = {}
-        for f in dict.fromkeys(a.buffer for a in foreign):
-            copy = copies[f] = Buffer(
-                f"{f.name}_staged", f.shape, f.dtype, Scope.SHARED, span=s.span
-            )
-            before += [Alloc(copy), self._move(f, copy, s)]
-            self.inf.ctx.notes.append(
-                f"{s.span}: {f.name} goes through shared memory: a thread needs an element here "
-                "that is in the registers of another"
-            )
-        return before, Redirect({Load(a.buffer, a.indices): copies[a.buffer] for a in foreign})
 
     def visit_TileStmt(self, s: TileStmt) -> Stmt:
         if s.op.name != "reduce" or s.annotations.get("lowering") != "shuffle":

@@ -7,10 +7,11 @@ where all threads come by.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tilelang.ir import (
+    Alloc,
     Bind,
     Break,
     Buffer,
@@ -32,17 +33,23 @@ from tilelang.ir import (
 )
 from tilelang.ir.intrinsics import TABLE
 
+from .ownership import held_by_all
+
 __all__ = ["Uniformity"]
 
 
 class Uniformity:
     """Does an expression have one value for all threads of the block?
 
-    Sources of divergence: thread variables, fragments, results that intrinsics give each thread for
-    itself, and variables and thread-private arrays that are assigned such values, under such
-    conditions, or by a tile op or through a pointer."""
+    Sources of divergence: thread variables, fragment elements that not every thread holds, results
+    that intrinsics give each thread for itself, and variables and thread-private arrays that are
+    assigned such values, under such conditions, or by a tile op or through a pointer.
 
-    def __init__(self, launch: Launch) -> None:
+    layouts: of fragments, where they are not yet annotations of their `Alloc`s."""
+
+    def __init__(self, launch: Launch, layouts: Mapping[Buffer, Any] | None = None) -> None:
+        self.layouts = _annotated(launch) if layouts is None else layouts
+        self.held: dict[Load, bool] = {}
         self.divergent: set[Var | Buffer] = {*launch.thread_vars, *_written_elsewhere(launch)}
         while self._grow(launch.body, False):
             pass
@@ -55,8 +62,17 @@ class Uniformity:
         if t is Var:
             return x in self.divergent
         if t is Load:
-            return x.buffer.root() in self.divergent or x.buffer.is_fragment
+            return x.buffer.root() in self.divergent or not self._held(x)
         return t is Call and TABLE[x.op].per_thread
+
+    def _held(self, x: Load) -> bool:
+        """Has every thread this element?"""
+        if not x.buffer.is_fragment:
+            return True
+        if x not in self.held:
+            layout = self.layouts.get(x.buffer)
+            self.held[x] = layout is not None and held_by_all(layout, x.indices)
+        return self.held[x]
 
     def loop(self, s: For | While, *control: Expr) -> bool:
         """Do all threads go through the same iterations, each to its end?"""
@@ -104,6 +120,11 @@ class Uniformity:
             self.divergent.add(x)
             return True
         return False
+
+
+def _annotated(launch: Launch) -> dict[Buffer, Any]:
+    found = [x for x in walk(launch.body) if type(x) is Alloc and x.buffer.is_fragment]
+    return {x.buffer: x.annotations["layout"] for x in found if "layout" in x.annotations}
 
 
 def _written_elsewhere(launch: Launch) -> Iterator[Buffer]:
