@@ -8,6 +8,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -238,3 +239,30 @@ def test_forks(backend: str, target: str) -> None:
     check(kernel)
     _in_child(in_child)
     check(kernel)
+
+
+# ------------------------------------------------------------------------------------ the cache
+
+
+@pytest.mark.parametrize(("backend", "target"), ALL)
+def test_from_the_disk(
+    backend: str, target: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is lowered or compiled again: what the backend made itself is in the entry, too."""
+    monkeypatch.setenv("TILELANG_CACHE_DIR", str(tmp_path))
+    a = np.arange(20, dtype=np.float32)
+
+    def kernel() -> Any:
+        tilelang.cache.clear_memory()
+        return tilelang.compile(several, out_idx=[3, 0], target=target, execution_backend=backend)
+
+    first = kernel()
+    for module, name in (
+        ("tilelang.jit.kernel", "lower"), ("tilelang.runtime.llvm_jit", "compile_module"),
+        ("tilelang.runtime.cc", "subprocess"), ("tilelang.jit.adapter.cython", "compile_library"),
+    ):  # fmt: skip
+        monkeypatch.setattr(import_module(module), name, None)
+    again = kernel()
+    assert again is not first
+    for make in (np.asarray, torch.from_numpy):
+        np.testing.assert_array_equal(np.asarray(again(make(a), 2.0)[0]), a * 2)
