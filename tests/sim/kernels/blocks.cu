@@ -2,7 +2,7 @@
 // cooperative), the kind of fault (or "right"), and a part of the message. A kernel has `int* A` (64 ints of 0),
 // `int* s` (4096 bytes of shared memory), `t` (its thread of 32), and `b` (its block).
 
-//// two blocks write different values | 2 | race | data race between blocks on A+0: thread 0 of block (1, 0, 0) writes it (line 10), and thread 0 of block (0, 0, 0) wrote it (line 10)
+//// two blocks write different values | 2 | race | data race between blocks on A+0: thread 0 of block (1, 0, 0) writes it (line 11), and thread 0 of block (0, 0, 0) wrote it (line 11)
   A[t] = b + 1;
 
 //// two blocks write the same value | 2 | right |
@@ -11,7 +11,7 @@
 //// one block changes what another sets again | 2 | race | data race between blocks on A+0
   A[t] = b ? 7 : 0;
 
-//// one block reads what another writes | 2 | race | thread 3 of block (1, 0, 0) reads it (line 10), and thread 4 of block (0, 0, 0) wrote it (line 10)
+//// one block reads what another writes | 2 | race | thread 3 of block (1, 0, 0) reads it (line 11), and thread 4 of block (0, 0, 0) wrote it (line 11)
   if (b == 0) A[t] = t + 1; else if (t == 3) s[0] = A[4];
 
 //// the last byte of a neighbour | 2 | race | A+31
@@ -62,7 +62,7 @@
   if (t == 0) { s[0] = tl::atomic_add(&A[40], 1); if (s[0] == 9) tl::memory_fence<3>(); } tl::sync_threads();
   if (s[0] == 3) A[32] = A[0] + A[8] + A[16] + A[24];
 
-//// a flag that nobody sets | 2 | deadlock | thread 0 of block (1, 0, 0) waits at a look at memory that nobody changes (line 10)
+//// a flag that nobody sets | 2 | deadlock | thread 0 of block (1, 0, 0) waits at a look at memory that nobody changes (line 11)
   if (b && t == 0) while (tl::atomic_load(&A[40]) == 0) {}
 
 //// two blocks wait for each other | 2 | deadlock | of block (0, 0, 0) waits

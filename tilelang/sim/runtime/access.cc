@@ -137,7 +137,7 @@ bool Block::leaves_footprint() const { return launch.groups > 1; }
 
 void Block::note(const Fiber& fiber, uintptr_t address, size_t bytes, Use use, Site site) {
   const unsigned linear = index.x + launch.grid.x * (index.y + launch.grid.y * index.z);
-  group.footprint.note(address, bytes, use, {site, fiber.id, linear + 1});
+  group.footprint.note(address, bytes, use, {site, fiber.id, linear});
 }
 
 void Block::access(Fiber& fiber, const void* p, size_t bytes, bool writes, const Actor& actor,

@@ -128,7 +128,8 @@ struct SiteGroups {
 };
 
 struct Warp {
-  std::unordered_map<uint64_t, SiteGroups> groups;  // site << 1 | writes
+  std::unordered_map<uint64_t, SiteGroups> groups;     // site << 1 | writes
+  std::pair<uint64_t, SiteGroups*> latest[64] = {};    // of groups, found without a search
   unsigned alive;                                   // lanes that exist and have not returned
   std::vector<std::unique_ptr<Collective>> open;
   std::unique_ptr<Collective> spare;  // the last one that was completed, to be used again

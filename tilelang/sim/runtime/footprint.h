@@ -19,7 +19,7 @@ constexpr unsigned kUses = 4;
 
 struct Touch {
   Site site;
-  uint32_t thread, block;  // linear indices; block + 1, 0: none
+  uint32_t thread, block;  // linear indices
 };
 
 struct FootprintConflict {
@@ -33,27 +33,35 @@ class Footprint {
  public:
   void clear();
   void note(uintptr_t address, size_t bytes, Use use, const Touch& touch);
-  // Adds what another block did; the first conflict between the two.
-  FootprintConflict merge(const Footprint& other);
+  // Adds what another block did, which has no further use for it; the first conflict of the two.
+  FootprintConflict merge(Footprint& other);
 
  private:
   static constexpr size_t kPageBytes = 1024, kQuads = kPageBytes / 16;
+  // One kind of access of 16 bytes: which of them, and of each word by whom and where.
   struct Mark {
-    Touch touches[kUses];
+    uint32_t who[4];  // block, thread
+    Site site[4];
+    uint32_t bytes;
+  };
+  static constexpr unsigned kThreadBits = 10;
+  struct Quad {
+    Mark marks[kUses];
+    unsigned bytes() const {
+      return marks[0].bytes | marks[1].bytes | marks[2].bytes | marks[3].bytes;
+    }
   };
   struct Page {
-    Mark quads[kQuads] = {};
-    std::unique_ptr<Mark[]> bytes;  // of quads that are split
-    uint64_t split = 0;
+    Quad quads[kQuads];
+    uint64_t used;  // quads that have been touched; the others hold anything
   };
-  static Mark* split(Page& page, size_t quad);
-  static void conflict(const Mark& before, const Mark& added, uintptr_t address,
+  static bool conflict(const Quad& before, const Quad& added, uintptr_t address,
                        FootprintConflict& out);
-  static void unite(Mark& mark, const Mark& added);
-  void merge_page(uintptr_t base, Page& mine, const Page& other, FootprintConflict& out);
+  static void unite(Quad& quad, const Quad& added);
   Page& page_at(uintptr_t number);
 
   std::unordered_map<uintptr_t, std::unique_ptr<Page>> pages_;
+  std::vector<std::unique_ptr<Page>> spare_;
   uintptr_t last_number_ = 0;
   Page* last_ = nullptr;
 };

@@ -37,7 +37,7 @@ void Block::collect() {
 namespace {
 
 std::string name_of(const Launch& launch, const Touch& touch) {
-  const unsigned linear = touch.block - 1, x = launch.grid.x, y = launch.grid.y;
+  const unsigned linear = touch.block, x = launch.grid.x, y = launch.grid.y;
   return format("thread %u of block (%u, %u, %u)", touch.thread, linear % x, linear / x % y,
                 linear / x / y);
 }

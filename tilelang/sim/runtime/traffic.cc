@@ -24,7 +24,7 @@ unsigned distinct(const LaneGroup& group, unsigned first, unsigned end, size_t u
                     last = (group.address[lane] + group.bytes - 1) / unit;
     for (uintptr_t piece = begin; piece <= last; ++piece) out[count++] = piece;
   }
-  std::sort(out, out + count);
+  if (!std::is_sorted(out, out + count)) std::sort(out, out + count);
   return static_cast<unsigned>(std::unique(out, out + count) - out);
 }
 
@@ -86,7 +86,9 @@ void Block::count_access(Fiber& fiber, const void* p, size_t bytes, bool writes,
   Warp& warp = warps[fiber.warp];
   // A site may both read and write (an atomic update, an inlined copy).
   const uint64_t key = static_cast<uint64_t>(site) << 1 | static_cast<uint64_t>(writes);
-  SiteGroups& groups = warp.groups[key];
+  auto& [known, place] = warp.latest[(key ^ key >> 6) % std::size(warp.latest)];
+  if (known != key || !place) known = key, place = &warp.groups[key];
+  SiteGroups& groups = *place;
   const uint32_t turn = groups.passed[fiber.lane]++ - groups.closed;
   while (groups.open.size() <= turn) groups.open.push_back(LaneGroup{});
   LaneGroup& group = groups.open[turn];
@@ -108,6 +110,7 @@ void Block::close_groups() {
     for (auto& [key, groups] : warp.groups)
       for (const LaneGroup& group : groups.open) close_group(static_cast<Site>(key >> 1), group);
     warp.groups.clear();
+    for (auto& entry : warp.latest) entry = {};
   }
 }
 
