@@ -100,3 +100,42 @@ def test_eight_bit_floats_on_hopper(dtype, name, shape, in_registers):
         c = np.zeros((m, n), np.float32)
         tilelang.compile(main, target=where, pass_configs=options)(a, b, c)
         assert np.abs(c - want).max() <= 1e-5 * np.abs(want).max()
+
+
+@pytest.mark.parametrize(("trans_a", "trans_b"), [(0, 0), (0, 1), (1, 0), (1, 1)])
+@pytest.mark.parametrize("shape", [(64, 96, 48), (61, 35, 30)])
+def test_doubles(trans_a, trans_b, shape):
+    m, n, k = shape
+    rows, cols, depth = 32, 32, 16
+
+    @T.prim_func
+    def main(
+        A: T.Tensor((k, m) if trans_a else (m, k), "float64"),
+        B: T.Tensor((n, k) if trans_b else (k, n), "float64"),
+        C: T.Tensor((m, n), "float64"),
+    ):
+        with T.Kernel(T.ceildiv(n, cols), T.ceildiv(m, rows), threads=128) as (bx, by):
+            a = T.alloc_shared((depth, rows) if trans_a else (rows, depth), "float64")
+            b = T.alloc_shared((cols, depth) if trans_b else (depth, cols), "float64")
+            c = T.alloc_fragment((rows, cols), "float64")
+            for ko in T.Pipelined(T.ceildiv(k, depth), num_stages=2):
+                if trans_a:
+                    T.copy(A[ko * depth, by * rows], a)
+                else:
+                    T.copy(A[by * rows, ko * depth], a)
+                if trans_b:
+                    T.copy(B[bx * cols, ko * depth], b)
+                else:
+                    T.copy(B[ko * depth, bx * cols], b)
+                T.gemm(a, b, c, transpose_A=trans_a, transpose_B=trans_b, clear_accum=ko == 0)
+            T.copy(c, C[by * rows, bx * cols])
+
+    rng = np.random.default_rng(0)
+    a = rng.standard_normal((k, m) if trans_a else (m, k))
+    b = rng.standard_normal((n, k) if trans_b else (k, n))
+    want = (a.T if trans_a else a) @ (b.T if trans_b else b)
+    for arch in ("sm_80", "sm_90a"):
+        assert "mma_m8n8k4_f64_f64" in source(main, arch)
+        c = np.zeros((m, n))
+        tilelang.compile(main, target=f"cuda-sim -arch={arch}")(a, b, c)
+        np.testing.assert_allclose(c, want, rtol=1e-13, atol=1e-13)

@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 __all__ = ["Gemm"]
 
 
+def _not_double(op: Any, ctx: Any) -> str | None:
+    return not_on_cpu(op, ctx) or (None if op.a.dtype.bits == 64 else "it is not float64")
+
+
 @node
 class Gemm(TileOp):
     """`T.gemm(a, b, c)`: c += op(a) · op(b), or c = op(a) · op(b) where `clear_accum` is true.
@@ -54,6 +58,7 @@ class Gemm(TileOp):
         imported("cpu", "gemm.cpu:CPU", not_on_cuda),
         imported("wgmma", "gemm.wgmma:WGMMA", not_on_cpu),
         imported("mma", "gemm.mma:MMA", not_on_cpu),
+        imported("mma_double", "gemm.mma_double:MMA_DOUBLE", _not_double),
         SIMT,
     )
 
