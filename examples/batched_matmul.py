@@ -10,7 +10,6 @@ from __future__ import annotations
 import sys
 
 import harness
-import numpy as np
 
 import tilelang
 import tilelang.language as T
@@ -118,8 +117,10 @@ def run(
     def product(x, y):
         return (x.swapaxes(1, 2) if transpose_A else x) @ (y.swapaxes(1, 2) if transpose_B else y)
 
-    library = "numpy" if isinstance(a, np.ndarray) else "torch"
-    baseline = (library, lambda: product(a, b)) if bench else None
+    baseline = None
+    if bench and harness.have_torch():
+        x, y = harness.torch_tensor(a), harness.torch_tensor(b)
+        baseline = ("torch", lambda: product(x, y))
     name = f"batched matmul {z}x{m}x{n}x{k} {'NT'[transpose_A]}{'NT'[transpose_B]} {dtype} {style}"
     return harness.case(name, make, (a, b), product, dtype, target, baseline)
 

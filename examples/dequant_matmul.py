@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """fp16 activations times int4 weights: python examples/dequant_matmul.py [--bench]
 
-B holds two 4-bit weights a byte along K, the lower half first, and one scale for each `GROUP` weights
-of a row. The weights stay packed until they are in the block. Lazy: signed weights, C = A · (int4(B)
-· scale)ᵀ. Eager: unsigned weights and one zero point for each group, C = A · ((uint4(B) - zero) ·
-scale)ᵀ, unpacked in registers."""
+B holds two 4-bit weights a byte along K, the lower half first, and one scale for each `GROUP`
+weights of a row. The weights stay packed until they are in the block. Lazy: signed weights,
+C = A · (int4(B) · scale)ᵀ. Eager: unsigned weights and one zero point for each group,
+C = A · ((uint4(B) - zero) · scale)ᵀ, unpacked in registers."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def run(
 
     baseline = None
     if bench and harness.have_torch():
-        t = harness.torch_tensor(x).clamp(0, bins - 1)
+        t = harness.torch_tensor(x).clamp(0, min(bins, high) - 1)
         baseline = ("torch bincount", lambda: t.bincount(minlength=bins))
     name = f"histogram {n} into {bins} {dtype} {style}"
     return harness.case(name, make, (x,), reference, "int32", target, baseline)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import sys
 
 import harness
-import numpy as np
 
 import tilelang
 import tilelang.language as T
@@ -94,8 +93,10 @@ def run(
             return matmul_atomic(m, n, k, dtype)
         return lambda x, y: matmul_scratch(x, y, dtype)
 
-    library = "numpy" if isinstance(a, np.ndarray) else "torch"
-    baseline = (library, lambda: a @ b) if bench else None
+    baseline = None
+    if bench and harness.have_torch():
+        x, y = harness.torch_tensor(a), harness.torch_tensor(b)
+        baseline = ("torch", lambda: x @ y)
     name = f"split-K matmul {m}x{n}x{k} {dtype} {style}"
     return harness.case(name, make, (a, b), lambda x, y: x @ y, dtype, target, baseline)
 
