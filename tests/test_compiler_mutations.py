@@ -30,10 +30,11 @@ from tilelang.transform import (
     insert_syncs,
     merge_shared,
     rasterize_blocks,
+    role_ring,
+    role_schedule,
     unroll_loops,
     vectorize_cpu,
     vectorize_cuda,
-    warp_roles,
 )
 from tilelang.transform.ring import Item, Ring
 
@@ -97,6 +98,11 @@ def matmul(a: Array, b: Array) -> Array:
     return a.astype(np.float32) @ b.astype(np.float32)
 
 
+def attention(q: Array, k: Array, v: Array) -> Array:
+    q, k, v = (x.astype(np.float32)[0, :, 0] for x in (q, k, v))
+    return (softmax(q @ k.T / np.sqrt(q.shape[-1])) @ v)[None, :, None]
+
+
 def softmax(a: Array) -> Array:
     e = np.exp(a - a.max(1, keepdims=True))
     return np.asarray(e / e.sum(1, keepdims=True))
@@ -106,6 +112,12 @@ KERNELS: dict[str, tuple[Callable[[], PrimFunc], str, Callable[..., Any]]] = {
     "matmul": (lambda: zoo.matmul(96, 136, 200, 32, 64, 32, stages=3), AMPERE, matmul),
     "matmul_plain": (lambda: zoo.matmul(45, 70, 50, 32, 32, 32, stages=0), AMPERE, matmul),
     "hopper": (lambda: zoo.matmul(128, 128, 256, 128, 128, 64, stages=2), HOPPER, matmul),
+    "hopper_plain": (lambda: zoo.matmul(64, 64, 128, 64, 64, 64, stages=0), HOPPER, matmul),
+    "hopper_attention": (
+        lambda: zoo.attention(heads=1, seq=192, dim=64, causal=False, bM=64, bN=64),
+        HOPPER,
+        attention,
+    ),
     "products": (products_start_again, AMPERE, lambda a, b: matmul(a[1], b[1])),
     "softmax": (lambda: zoo.softmax(6, 45), AMPERE, softmax),
     "row_sums": (lambda: zoo.reductions(20, 48), AMPERE, lambda a: a.sum(1)),
@@ -322,19 +334,51 @@ def panels_walk_the_wrong_way(patch: pytest.MonkeyPatch) -> None:
 
 @fault("hopper")
 def producers_expect_half_of_the_bytes(patch: pytest.MonkeyPatch) -> None:
-    tile_bytes = warp_roles.tile_bytes
-    patch.setattr(warp_roles, "tile_bytes", lambda op: tile_bytes(op) // 2)
+    tile_bytes = role_ring.tile_bytes
+    patch.setattr(role_ring, "tile_bytes", lambda op: tile_bytes(op) // 2)
 
 
 @fault("hopper")
 def the_phases_of_a_ring_are_turned(patch: pytest.MonkeyPatch) -> None:
-    parity = warp_roles.RoleEmitter._parity
-    patch.setattr(warp_roles.RoleEmitter, "_parity", lambda self, k: parity(self, k) ^ 1)
+    parity = role_ring.RoleRing._parity
+    patch.setattr(role_ring.RoleRing, "_parity", lambda self, k: parity(self, k) ^ 1)
 
 
 @fault("hopper")
 def slots_are_released_while_they_are_read(patch: pytest.MonkeyPatch) -> None:
     _calls(patch, lambda op, a: [a[0] + 1] if op == "wgmma_wait" else a)
+
+
+@fault("hopper_plain")
+def nothing_is_fenced_for_the_async_proxy(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(insert_syncs._Inserter, "fence", lambda self, s: None)
+
+
+@fault("hopper_attention")
+def products_are_not_waited_for(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(role_schedule._Simulation, "_conflict", lambda self, s, g: False)
+
+
+@fault("hopper_attention")
+def operands_change_under_a_product(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(role_schedule._Simulation, "_changes", lambda self, s, op: False)
+    touches = role_schedule._Simulation._conflict
+    patch.setattr(
+        role_schedule._Simulation,
+        "_conflict",
+        lambda self, s, g: touches(self, s, g) and g.op.a.buffer.is_shared,
+    )
+
+
+@fault("hopper_attention")
+def the_last_product_is_forgotten(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(role_ring.RoleRing, "_finish", lambda *args: None)
+    section = role_schedule._Simulation._section
+
+    def shorter(self: Any, order: Any) -> Any:
+        return section(self, order if order[0][1] else order[:-1])
+
+    patch.setattr(role_schedule._Simulation, "_section", shorter)
 
 
 @fault("cpu_softmax")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from tilelang.ir import Effects, TileOp, node
+from tilelang.ir import Effects, Region, TileOp, node
 
 from .base import LowerContext, Lowering
 from .cost import fixed
@@ -33,15 +33,19 @@ def _emit(op: WaitWgmma, ctx: LowerContext, b: Builder) -> None:
         wait_for,
     )  # gemm and wait share the package's base: late, to break the cycle
 
-    wait_for(b, op.pending, ctx.in_flight if op.pending == 0 else [])
+    if op.done:
+        wait_for(b, op.pending, [ctx.registers[r.buffer] for r in op.done])
+    else:
+        wait_for(b, op.pending, ctx.in_flight if op.pending == 0 else [])
 
 
 @node
 class WaitWgmma(TileOp):
     """Until at most `pending` groups of asynchronous gemms are unfinished (PTX ISA,
-    wgmma.wait_group)."""
+    wgmma.wait_group). done: the accumulators that are read after it, if that is known."""
 
     pending: int = 0
+    done: tuple[Region, ...] = ()
 
     name: ClassVar[str] = "wait_wgmma"  # type: ignore[misc]
     LOWERINGS: ClassVar[tuple[Lowering, ...]] = (

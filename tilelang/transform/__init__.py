@@ -29,6 +29,10 @@ def _on_cpu(ctx: PassContext) -> bool:
     return ctx.target.is_cpu
 
 
+def _has_wgmma(ctx: PassContext) -> bool:
+    return ctx.target.has_wgmma
+
+
 def _warp_specialized(ctx: PassContext) -> bool:
     return ctx.target.has_wgmma and ctx.options.warp_specialize
 
@@ -55,6 +59,7 @@ PIPELINE: tuple[Pass, ...] = (
     _row("check_kernel"),
     _row("add_versions", _on_cuda),
     _row("rasterize_blocks", _on_cuda),
+    _row("fold_clears", _has_wgmma),
     _row("specialize_warps", _warp_specialized),
     _row("init_barriers"),
     _row("plan_pipeline"),

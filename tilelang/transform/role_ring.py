@@ -30,15 +30,16 @@ from tilelang.ir import (
     const,
     effects,
     if_then_else,
+    refresh,
     seq,
     substitute,
-    walk,
 )
 from tilelang.tileop.copy.tma import tile_bytes
 from tilelang.tileop.wait import WaitWgmma
 
 from .pipeline_body import unwrapped
 from .ring import Slots
+from .role_schedule import Point, Schedule, Section, plan_schedule
 
 __all__ = ["Pipeline", "RoleRing"]
 
@@ -62,18 +63,47 @@ class Pipeline:
         return list(dict.fromkeys(unwrapped(p).op.dst.buffer for p in self.producers))  # type: ignore[attr-defined]
 
 
+class Channel:
+    """Staged buffers that the same statements read: they arrive together and are released
+    together.
+
+    readers: the statements, by number. full, empty: the slots' mbarriers. crowd: threads that say
+    together that they have read a slot: a warpgroup, after its wgmmas; threads that read with loads
+    say so warp by warp."""
+
+    def __init__(self, p: Pipeline, buffers: list[Buffer], readers: frozenset[int], name: str):
+        n, span = p.stages, p.loop.span
+        self.buffers, self.readers = buffers, readers
+        self.full = Buffer(f"full{name}", (n,), "uint64", Scope.BARRIER, span=span)
+        self.empty = Buffer(f"empty{name}", (n,), "uint64", Scope.BARRIER, span=span)
+        self.copies = [x for x in p.producers if unwrapped(x).op.dst.buffer in buffers]  # type: ignore[attr-defined]
+        loads = any(_loads(p.consumers[x], set(buffers)) for x in readers)
+        self.crowd = WARP if loads else WARPGROUP
+
+
+def _channels(p: Pipeline) -> list[Channel]:
+    by_readers: dict[frozenset[int], list[Buffer]] = {}
+    for b in p.staged:
+        reading = (n for n, c in enumerate(p.consumers) if _reads(c, b))
+        by_readers.setdefault(frozenset(reading), []).append(b)
+    several = len(by_readers) > 1
+    return [
+        Channel(p, buffers, readers, f"_{buffers[0].name}" if several else "")
+        for readers, buffers in by_readers.items()
+    ]
+
+
+def _reads(s: Stmt, b: Buffer) -> bool:
+    return any(a.buffer.root() is b for a in effects(s).reads)
+
+
 class RoleRing:
     """The loop on its ring. counts: it runs more than once, so steps are counted in variables."""
 
     def __init__(self, pipeline: Pipeline, thread: Var, threads: int, counts: bool) -> None:
         self.pipeline, self.thread, self.threads = pipeline, thread, threads
         self.span, n = pipeline.loop.span, pipeline.stages
-        # Slots that only gemms read are released by a warpgroup, after its wgmmas; threads that
-        # read them with loads say so warp by warp.
-        loads = any(_loads(x, set(pipeline.staged)) for x in pipeline.consumers)
-        self.readers = WARP if loads else WARPGROUP
-        self.full = Buffer("full", (n,), "uint64", Scope.BARRIER, span=self.span)
-        self.empty = Buffer("empty", (n,), "uint64", Scope.BARRIER, span=self.span)
+        self.channels = _channels(pipeline)
         self.slots = {
             b: Buffer(b.name, (n, *b.shape), b.dtype, b.scope, span=b.span) for b in pipeline.staged
         }
@@ -85,11 +115,12 @@ class RoleRing:
 
     def allocs(self) -> list[Stmt]:
         n = self.pipeline.stages
-        return [
-            *self.pipeline.allocs,
-            Alloc(self.full, {"arrive_count": (1,) * n}, self.span),
-            Alloc(self.empty, {"arrive_count": (self.threads // self.readers,) * n}, self.span),
-        ]
+        out = list(self.pipeline.allocs)
+        for c in self.channels:
+            crowds = self.threads // c.crowd
+            out.append(Alloc(c.full, {"arrive_count": (1,) * n}, self.span))
+            out.append(Alloc(c.empty, {"arrive_count": (crowds,) * n}, self.span))
+        return out
 
     def start(self, producer: bool) -> Stmt:
         """What the role does before anything else."""
@@ -98,13 +129,16 @@ class RoleRing:
         counter = self.counters[producer]
         return seq(Alloc(counter, {}, self.span), Store(counter, (const(0),), const(0), self.span))
 
+    def _count(self, producer: bool, done: Expr) -> Expr:
+        """Steps made before."""
+        return done if self.counters is None else Load(self.counters[producer], (const(0),))
+
     def _step(self, b: Builder, producer: bool, done: Expr, k: Expr) -> Expr:
         """The step of iteration `k`; counted on."""
         if self.counters is None:
             return b.bind("step", done + k)
-        counter = self.counters[producer]
-        step = b.bind("step", Load(counter, (const(0),)))
-        b.store(counter, (const(0),), step + 1)
+        step = b.bind("step", self._count(producer, done))
+        b.store(self.counters[producer], (const(0),), step + 1)
         return step
 
     def _slot(self, step: Expr) -> Expr:
@@ -127,13 +161,14 @@ class RoleRing:
         with b.for_(loop.var.name, loop.extent) as k:
             step = self._step(b, True, done, k)
             slot = b.bind("slot", self._slot(step))
-            # a fresh barrier has completed the phase before 0: the first pass does not block
-            b.call("mbar_wait", address_of(self.empty, slot), self._parity(step) ^ 1)
-            copies = self._at(self.pipeline.producers, k, step)
-            b.call("mbar_expect_tx", address_of(self.full, slot), _bytes(copies))
-            pins = {"lowering": "tma", "barrier": address_of(self.full, slot)}
-            for c in copies:
-                b.emit(_with_notes(c, pins))
+            for c in self.channels:
+                # a fresh barrier has completed the phase before 0: the first pass does not block
+                b.call("mbar_wait", address_of(c.empty, slot), self._parity(step) ^ 1)
+                copies = self._at(c.copies, k, step)
+                b.call("mbar_expect_tx", address_of(c.full, slot), _bytes(copies))
+                pins = {"lowering": "tma", "barrier": address_of(c.full, slot)}
+                for x in copies:
+                    b.emit(_with_notes(x, pins))
         return b.finish()
 
     # ------------------------------------------------------------------------------ consumers
@@ -141,54 +176,68 @@ class RoleRing:
     def consume(self, done: Expr, more: bool) -> Stmt:
         """more: the ring is used again after this loop."""
         p, b = self.pipeline, Builder(self.span)
-        deferred = self._deferrable()
-        more = more or self.counters is not None
-        with b.for_(p.loop.var.name, p.loop.extent) as k:
-            step = self._step(b, False, done, k)
-            slot = b.bind("slot", self._slot(step))
-            b.call("mbar_wait", address_of(self.full, slot), self._parity(step))
-            for x in self._at([_pinned(c, deferred) for c in p.consumers], k, step):
-                b.emit(x)
-            if not deferred:
-                self._release(b, slot)
-            else:  # the group just issued stays in flight: the one before is done, so is its slot
-                b.call("wgmma_wait", 1)
-                with b.if_(k > 0):
-                    self._release(b, self._slot(step + (p.stages - 1)))
-        if deferred:
-            b.emit(TileStmt(WaitWgmma(0), {}, self.span))
-            if more:
-                with b.if_(p.loop.extent > 0):
-                    self._release(b, self._slot(self._last_step(done)))
-        return b.finish()
+        plan = plan_schedule(p.consumers, [c.readers for c in self.channels], p.stages)
+        count, name = self._count(False, done), p.loop.var.name
+        if plan.prologue is None or plan.epilogue is None:
+            with b.for_(name, p.loop.extent) as k:
+                self._section(b, plan.steady, k, self._step(b, False, done, k))
+        else:
+            last = p.loop.extent - 1
+            with b.if_(p.loop.extent > 0):
+                self._section(b, plan.prologue, const(-1), count - 1)
+                with b.for_(name, last) as k:
+                    self._section(b, plan.steady, k, self._step(b, False, done, k))
+                self._section(b, plan.epilogue, last, self._step(b, False, done, last))
+        self._finish(b, plan, self._count(False, done), more)
+        return refresh(b.finish())
 
-    def _last_step(self, done: Expr) -> Expr:
-        if self.counters is None:
-            return done + self.pipeline.loop.extent - 1
-        return Load(self.counters[False], (const(0),)) - 1
+    def _section(self, b: Builder, section: Section, k: Expr, step: Expr) -> None:
+        """The statements of a section, in iteration `k`."""
+        for point, (n, ahead) in zip(section.points, section.order, strict=False):
+            self._settle(b, point, k, step)
+            self._issue(b, n, k + int(ahead), step + int(ahead))
+        self._settle(b, section.points[-1], k, step)
 
-    def _deferrable(self) -> bool:
-        """Is the loop's only gemm its last statement, and does nothing else in the loop touch its
-        result or change its operands?"""
-        *others, last = self.pipeline.consumers
-        if type(last) is not TileStmt or last.op.name != "gemm":
-            return False
-        op: Any = last.op
-        operands = {op.a.buffer.root(), op.b.buffer.root()}
-        for x in others:
-            e = effects(x)
-            if e.touches(op.c.buffer) or _has_gemm(x):
-                return False
-            if any(w.buffer.root() in operands for w in e.writes):
-                return False
-        return True
+    def _issue(self, b: Builder, n: int, k: Expr, step: Expr) -> None:
+        """Statement `n` of iteration `k`, when what it reads has arrived."""
+        for c in self.channels:
+            if n == min(c.readers):
+                bar = address_of(c.full, self._slot(step))
+                b.call("mbar_wait", bar, self._parity(step))
+        b.emit(*self._at([_pinned(self.pipeline.consumers[n])], k, step))
 
-    def _release(self, b: Builder, slot: Expr) -> None:
-        """One thread of each group of readers says that all of them have read the slot."""
-        if self.readers == WARP:
+    def _settle(self, b: Builder, point: Point, k: Expr, step: Expr) -> None:
+        if point.wait is not None:
+            self._wait(b, point.wait, point.done)
+        for channel, back in point.release:
+            with b.if_(k >= back if back > 0 else True):
+                self._release(b, self.channels[channel], step, back)
+
+    def _wait(self, b: Builder, pending: int, done: list[Buffer]) -> None:
+        b.emit(TileStmt(WaitWgmma(pending, tuple(c.whole() for c in done)), {}, self.span))
+
+    def _finish(self, b: Builder, plan: Schedule, count: Expr, more: bool) -> None:
+        """After the loop: all gemms are done, and slots that are needed again are released."""
+        p = self.pipeline
+        gemms = [c.op.c.buffer for c in p.consumers if _is_gemm(c)]  # type: ignore[attr-defined]
+        if gemms:
+            self._wait(b, 0, list(dict.fromkeys(gemms)))
+        if not more and self.counters is None:
+            return
+        last = count - 1 if self.counters else count + p.loop.extent - 1
+        for channel, back in plan.last:
+            with b.if_(p.loop.extent > back):
+                self._release(b, self.channels[channel], last, back)
+
+    def _release(self, b: Builder, c: Channel, step: Expr, back: int) -> None:
+        """One thread of each crowd says that all of them have read the slot of `back` steps
+        before."""
+        stages = self.pipeline.stages
+        slot = self._slot(step + (stages - back) if back > 0 else step - back)  # none is negative
+        if c.crowd == WARP:
             b.call("sync_warp", 0xFFFFFFFF)
-        with b.if_(self.thread % self.readers == 0):
-            b.call("mbar_arrive", address_of(self.empty, slot))
+        with b.if_(self.thread % c.crowd == 0):
+            b.call("mbar_arrive", address_of(c.empty, slot))
 
 
 def _loads(s: Stmt, staged: set[Buffer]) -> bool:
@@ -201,8 +250,8 @@ def _loads(s: Stmt, staged: set[Buffer]) -> bool:
     return any(a.buffer.root() in staged for a in effects(s).reads)
 
 
-def _has_gemm(s: Stmt) -> bool:
-    return any(type(x) is TileStmt and x.op.name == "gemm" for x in walk(s))
+def _is_gemm(s: Stmt) -> bool:
+    return type(s) is TileStmt and s.op.name == "gemm"
 
 
 def _bytes(copies: list[Stmt]) -> Expr:
@@ -223,15 +272,16 @@ def _with_notes(s: Stmt, notes: dict[str, Any]) -> Stmt:
     return TileStmt(s.op, {**s.annotations, **notes}, s.span)
 
 
-def _pinned(s: Stmt, deferred: bool) -> Stmt:
-    """Gemms of the loop are wgmma's; a deferred one is waited for later."""
+def _pinned(s: Stmt) -> Stmt:
+    """Gemms of the loop are wgmma's; those that the schedule sees are waited for later."""
+    later = _is_gemm(s)
 
     class Pin(Rewriter):
         def visit_TileStmt(self, n: TileStmt) -> Stmt:
             if n.op.name != "gemm":
                 return n
             return TileStmt(
-                n.op, {**n.annotations, "lowering": "wgmma", "in_flight": int(deferred)}, n.span
+                n.op, {**n.annotations, "lowering": "wgmma", "in_flight": int(later)}, n.span
             )
 
     return Pin().visit(s)

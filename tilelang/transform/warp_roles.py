@@ -30,6 +30,7 @@ from tilelang.ir import (
     Var,
     While,
     const,
+    effects,
     flatten,
     refresh,
     seq,
@@ -43,14 +44,17 @@ from .role_ring import Pipeline, RoleRing
 __all__ = ["Plan", "RoleEmitter", "leads", "producer_threads"]
 
 PRODUCER_THREADS = 32
-WARPGROUP = 128
+WARP, WARPGROUP = 32, 128
 CROWDED = 3 * WARPGROUP
 """From so many consumers on the registers per thread are too few for their accumulators: the
 producer is a warpgroup of its own, which gives its registers away (PTX ISA, setmaxnreg: whole
 warpgroups only)."""
 PRODUCER_REGISTERS, MOST_REGISTERS = 32, 240
-REGISTER_FILE = 65536
-"""32-bit registers of a multiprocessor (CUDA C++ programming guide, compute capability 9.0)."""
+REGISTER_FILE, PARTITIONS = 65536, 4
+"""32-bit registers of a multiprocessor, and its parts that warps are dealt to (CUDA C++ programming
+guide, compute capability 9.0)."""
+_SCALARS = 32
+"""Registers that a thread needs beside its tiles: addresses, rows' statistics, temporaries."""
 
 
 @dataclass(frozen=True)
@@ -164,7 +168,7 @@ class RoleEmitter:
         keep, get = notes.get("producer_registers"), notes.get("consumer_registers")
         if notes.get("reallocate_registers") is False:
             return None
-        if keep is None and get is None and producer_threads(self.threads) < WARPGROUP:
+        if keep is None and get is None and not self._needs_more():
             return None
         keep = PRODUCER_REGISTERS if keep is None else keep
         threads = self.threads + WARPGROUP
@@ -182,6 +186,23 @@ class RoleEmitter:
                 f"beside such a producer at most {most} for a consumer, and no fewer than its own",
             )
         return keep, get
+
+    def _needs_more(self) -> bool:
+        """Would one producer warp leave the consumers fewer registers than their tiles take? Warps
+        are dealt to the parts of the register file: 9 of them leave as few as 12 do."""
+        if self.threads >= CROWDED:
+            return True
+        warps = -(-(self.threads + PRODUCER_THREADS) // WARP // PARTITIONS)
+        most = REGISTER_FILE // PARTITIONS // (warps * WARP) // 8 * 8
+        tiles = {
+            a.buffer.root()
+            for p in self.plan.pipelines
+            for x in p.consumers
+            for a in effects(x).accesses
+            if a.buffer.is_fragment
+        }
+        bits = sum(prod(b.static_shape or (0,)) * b.dtype.bits for b in tiles)
+        return bits // 32 // self.threads + _SCALARS > most
 
     def _per_tile(self, body: Callable[[Expr], Stmt | None]) -> Stmt:
         """The body once, or (persistent) for each tile of this worker. `body` gets the number of

@@ -25,6 +25,8 @@ from tilelang.ir import (
     cast,
     const,
     const_int,
+    logical_not,
+    logical_or,
 )
 from tilelang.layout import Layout, make_swizzled, wgmma_a, wgmma_c
 from tilelang.tileop.base import LowerContext, Lowering
@@ -247,9 +249,7 @@ def _emit(op: Gemm, ctx: LowerContext, b: Builder) -> None:
     tiles, cols, steps = m // parts[0] // ATOM_M, n // parts[1], k // _step(op)
     bb = Operand.of(op.b, op.trans_b)
     regs = ctx.registers[op.c.buffer]
-    clear = as_expr(op.clear_accum)
-    with b.if_(clear), b.for_("r", regs.shape[0], kind="unroll") as r:
-        b.store(regs, (r,), 0)
+    kept = logical_not(as_expr(op.clear_accum))
     group = ctx.warpgroup if ctx.warpgroup is not None else warpgroup_index(b, ctx)
     b_off = bb.outer_offset(group % parts[1] * cols) if parts[1] > 1 else const(0)
     db = b.bind("desc_b", bb.descriptor() + cast(b_off // 16, "uint64"))
@@ -263,7 +263,8 @@ def _emit(op: Gemm, ctx: LowerContext, b: Builder) -> None:
     ):
         at_b = db + cast(as_expr(bb.k_offset(ki)) // 16, "uint64")
         at_c = address_of(regs, mi * (cols // 2))
-        b.call(name, int(op.trans_a), int(not op.trans_b), at_c, left(mi, ki), at_b, 1)
+        adds = cast(logical_or(ki > 0, kept), "int32")  # the first product of a sum may replace it
+        b.call(name, int(op.trans_a), int(not op.trans_b), at_c, left(mi, ki), at_b, adds)
     b.call("wgmma_commit")
     if ctx.annotations.get("in_flight"):
         if not any(regs is r for r in ctx.in_flight):
