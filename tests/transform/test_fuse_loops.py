@@ -311,3 +311,31 @@ def reordered(n: int = 64) -> PrimFunc:
 def test_equal_indices_in_two_spellings_are_one_place() -> None:
     text = tilelang.lower(reordered(), CPU).kernel_source
     assert "fmul <16 x float>" in text
+
+
+def scaled(n: int = 256, rows: int = 4) -> PrimFunc:
+    """What is the same along a row is written inside the loop over it."""
+
+    @T.prim_func
+    def main(X: T.Tensor((rows, n), "float32"), Y: T.Tensor((rows, n), "float32")):
+        with T.Kernel(1, threads=32):
+            x = T.alloc_fragment((rows, n), "float32")
+            total = T.alloc_fragment((rows,), "float32")
+            T.copy(X, x)
+            T.reduce_sum(x, total, dim=1)
+            for i, j in T.Parallel(rows, n):
+                Y[i, j] = x[i, j] * T.rsqrt(total[i] / n + 1.0)
+
+    return main
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_what_lanes_share_is_computed_once(target: str) -> None:
+    text = tilelang.lower(scaled(), CPU).kernel_source
+    assert "@tl.rsqrt.v1(" in text
+    assert "@tl.rsqrt.v16(" not in text
+    x = np.random.default_rng(3).standard_normal((4, 256)).astype(np.float32) + 1
+    y = np.empty_like(x)
+    with Target(target):
+        tilelang.compile(scaled())(x, y)
+    np.testing.assert_allclose(y, x / np.sqrt(x.mean(1, keepdims=True) + 1), rtol=1e-5)

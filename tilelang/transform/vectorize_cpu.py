@@ -14,6 +14,7 @@ for integers, minima and maxima always, for float sums where the loop says {"rea
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from operator import is_
 from typing import Any
@@ -33,6 +34,7 @@ from tilelang.ir import (
     Call,
     Cast,
     DType,
+    Evaluate,
     Expr,
     For,
     If,
@@ -41,6 +43,7 @@ from tilelang.ir import (
     Max,
     Min,
     Ramp,
+    Rewriter,
     Select,
     Stmt,
     Store,
@@ -52,6 +55,7 @@ from tilelang.ir import (
     flatten,
     logical_not,
     maximum,
+    mentions,
     minimum,
     refresh,
     seq,
@@ -62,6 +66,7 @@ from tilelang.ir import (
 from .distribution import distribution
 from .lanes import Known, Lanes, NotStraight, conditions, from_zero
 from .manager import PassContext
+from .scope import is_pure
 from .summary import statements
 
 _STRAIGHT_LINE = 4  # vectors that are written out instead of looped over
@@ -112,6 +117,9 @@ class _Vectors:
         if extent is not None:
             lanes = min(lanes, 1 << (extent.bit_length() - 1))
         b = Builder(loop.span)
+        moved = _hoisted(stmts, whole, b)
+        reductions = _again({moved[s]: r for s, r in reductions.items()})
+        stmts = [moved[s] for s in stmts]
         strip = _Strip(b, lane, lanes, self.facts, reductions)
         strip.split(stmts, const(0, lane.dtype), loop.extent, 0)
         return b.finish()
@@ -147,6 +155,57 @@ def _widest(stmts: list[Stmt]) -> int:
             elif type(x) is If:
                 go(x.cond)
     return widest
+
+
+# ---------------------------------------------------------------------------- what lanes share
+
+
+def _hoisted(stmts: list[Stmt], lanes: Lanes, b: Builder) -> dict[Stmt, Stmt]:
+    """The statements with what is the same in all lanes computed before the loop: a row's scale,
+    the inverse of its root."""
+    written = {x.buffer.root() for s in stmts for x in statements(s) if type(x) is Store}
+    same: dict[Expr, Expr] = {}
+    if not any(type(x) is Evaluate for s in stmts for x in statements(s)):
+        for s in stmts:
+            if type(s) is Store:
+                _shared(s.value, lanes, written, same)
+    for e in same:
+        same[e] = b.bind("same", e)
+    replace = _Replace(same)
+    return {
+        s: Store(s.buffer, s.indices, replace.visit(s.value), s.span)
+        if same and type(s) is Store
+        else s
+        for s in stmts
+    }
+
+
+def _shared(e: Expr, lanes: Lanes, written: Set[Buffer], out: dict[Expr, Expr]) -> None:
+    """Finds the largest parts of `e` that cost something, are the same in all lanes, and may be
+    computed at once."""
+    if lanes.depends(e):
+        if type(e) is not Load:
+            for c in e.children:
+                _shared(c, lanes, written, out)
+        return
+    found = mentions(e)
+    reads = {x.root() for x in found if type(x) is Buffer}
+    costs = reads or any(type(x) is str for x in found)
+    if (
+        costs
+        and e.dtype.is_float
+        and e.dtype.lanes == 1
+        and not reads & written
+        and is_pure(e)
+        and harmless(e, lanes.facts)
+    ):
+        out[e] = e
+
+
+class _Replace(Rewriter):
+    def __init__(self, values: Mapping[Any, Expr]) -> None:
+        super().__init__()
+        self.memo = dict(values)
 
 
 # ---------------------------------------------------------------------------- reductions
@@ -520,21 +579,21 @@ class _Vector:
     def choice(self, e: IfThenElse) -> Expr:
         if self.lanes.uniform(e.cond):
             return IfThenElse(self.lanes.at(e.cond), self.wide(e.a), self.wide(e.b))
-        if not (self.harmless(e.a) and self.harmless(e.b)):
+        if not (harmless(e.a, self.lanes.facts) and harmless(e.b, self.lanes.facts)):
             raise NotStraight(f"`{e.cond}` guards a load and differs from lane to lane")
         return Select(self.wide(e.cond), self.wide(e.a), self.wide(e.b))
 
-    def harmless(self, e: Expr) -> bool:
-        """May `e` be evaluated in lanes that do not need it?"""
-        f = self.lanes.facts
-        return all(
-            type(x) is not Load
-            or all(
-                f.prove(i >= 0) and f.prove(i < n)
-                for i, n in zip(x.indices, x.buffer.shape, strict=True)
-            )
-            for x in walk(e)
+
+def harmless(e: Expr, facts: Facts) -> bool:
+    """May `e` be evaluated where it is not needed?"""
+    return all(
+        type(x) is not Load
+        or all(
+            facts.prove(i >= 0) and facts.prove(i < n)
+            for i, n in zip(x.indices, x.buffer.shape, strict=True)
         )
+        for x in walk(e)
+    )
 
 
 __all__ = ["vectorize"]
