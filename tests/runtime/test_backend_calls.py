@@ -16,7 +16,7 @@ import pytest
 
 import tilelang
 import tilelang.language as T
-from tilelang.errors import ArgumentTypeError
+from tilelang.errors import ArgumentTypeError, ToolchainError
 
 torch = pytest.importorskip("torch")
 BACKENDS = ("tvm_ffi", "ctypes", "cython", "torch")
@@ -266,3 +266,31 @@ def test_from_the_disk(
     assert again is not first
     for make in (np.asarray, torch.from_numpy):
         np.testing.assert_array_equal(np.asarray(again(make(a), 2.0)[0]), a * 2)
+
+
+# ------------------------------------------------------------------------------------ failures
+
+
+@T.prim_func
+def checked(A: T.Tensor((n,), "int32"), C: T.Tensor((n,), "int32")):
+    with T.Kernel(1, threads=1):
+        for i in T.serial(n):
+            C[i] += 1
+            T.device_assert(A[i] >= 0, "negative")
+
+
+@pytest.mark.parametrize("kind", ["numpy", "torch"])
+@pytest.mark.parametrize(("backend", "target"), ALL)
+def test_a_kernel_that_fails_ran_once(backend: str, target: str, kind: str) -> None:
+    kernel, make = tilelang.compile(checked, target=target, execution_backend=backend), of(kind)
+    good, bad = np.ones(3, np.int32), np.array([1, -1, 1], np.int32)
+    for a in (good, bad, bad, good):
+        c = np.zeros(3, np.int32)
+        if a is good:
+            kernel(make(a), make(c))
+            assert c.tolist() == [1, 1, 1]
+            continue
+        with pytest.raises(ToolchainError) as caught:
+            kernel(make(a), make(c))
+        assert caught.value.message.startswith("kernel checked: assertion failed: negative (")
+        assert c.tolist() == [1, 1, 0]

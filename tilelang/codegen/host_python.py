@@ -36,9 +36,9 @@ __all__ = ["PYTHON_STATE", "host_python", "python_entry"]
 
 PYTHON_STATE = {
     "tensor_type": 0, "dltensor_from": 8, "current_stream": 16, "slow": 24, "long_type": 32,
-    "float_type": 40, "bool_type": 48, "none": 56,
+    "float_type": 40, "bool_type": 48, "none": 56, "failed": 64,
 }  # fmt: skip
-_STATE_BYTES = 64
+_STATE_BYTES = 72
 _DLTENSOR_BYTES, _ANY_BYTES = 48, 16
 _INT, _BOOL, _FLOAT, _DLTENSOR = 1, 2, 3, 7
 _TYPE_OFFSET = 8  # PyObject.ob_type
@@ -103,6 +103,7 @@ class _Entry:
         w.extern("PyLong_AsLongLong", Externs("i64", ("ptr",)))
         w.extern("PyFloat_AsDouble", Externs("f64", ("ptr",)))
         w.extern("PyObject_Vectorcall", Externs("ptr", ("ptr", "ptr", "i64", "ptr")))
+        w.extern("PyObject_CallFunction", Externs("ptr", ("ptr", "ptr"), variadic=2))
         w.extern("PyErr_Clear", Externs("void", ()))
         w.extern("Py_IncRef", Externs("void", ("ptr",)))
         w.extern("PyEval_SaveThread", Externs("ptr", ()))
@@ -141,7 +142,9 @@ class _Entry:
                     thread = w.call("PyEval_SaveThread", [], "thread")
                     message = run_blocks(a, kernel)
                     w.call("PyEval_RestoreThread", [thread])
-                    a.fail_if(w.compare("ne", message, NULL), "", [])
+                    with w.if_(w.compare("ne", message, NULL), unlikely=True):
+                        failed = w.load("ptr", self.state, PYTHON_STATE["failed"])
+                        w.ret(w.call("PyObject_CallFunction", [failed, w.string("s"), message]))
             none = w.load("ptr", self.state, PYTHON_STATE["none"])
             w.call("Py_IncRef", [none])
             w.ret(none)

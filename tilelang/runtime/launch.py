@@ -17,7 +17,13 @@ from functools import cached_property
 from typing import Any
 from weakref import CallableProxyType, ProxyType
 
-from tilelang.errors import ArgumentTypeError, ArgumentValueError, InternalError, LanguageError
+from tilelang.errors import (
+    ArgumentTypeError,
+    ArgumentValueError,
+    InternalError,
+    LanguageError,
+    ToolchainError,
+)
 from tilelang.ir import (
     EQ,
     GE,
@@ -305,6 +311,10 @@ class CallSpec:
                 " one of them must be a tensor",
                 code="TL0999",
             )
+
+    def failed(self, message: str) -> ToolchainError:
+        """The error of a CPU kernel that gave a message (an assertion of it did not hold)."""
+        return ToolchainError(f"kernel {self.name}: {message}", code=CODES["kernel"])
 
     def stand_in(self, index: int, bound: Bound) -> tuple[int, ...]:
         """The shape of a tensor that passes for the parameter; sizes that nobody knows are 1."""

@@ -11,7 +11,7 @@ generated from the spec, so that a call is a few comparisons and one foreign cal
                 (d0, d1) = A.shape
                 if d1 == 64 and A.is_contiguous() and A.is_cpu and (a := A.data_ptr()) and ...:
                     n = d0 * 1 * 1
-                    if n > 0 and kernel0(a, b, s, 0, n): return slow(A, B, s)
+                    if n > 0 and (message := kernel0(a, b, s, 0, n)): failed(message)
                     return
         except ReferenceError: pass
         return slow(A, B, s)
@@ -111,7 +111,11 @@ def quick_call(
     slow: Callable[..., None],
 ) -> Callable[..., None]:
     """The function of all parameters; `slow` itself for a program that is not simple enough."""
-    names: dict[str, Any] = {"Tensor": framework.tensor_class, "slow": slow}
+
+    def failed(message: bytes) -> None:
+        raise spec.failed(message.decode())
+
+    names: dict[str, Any] = {"Tensor": framework.tensor_class, "slow": slow, "failed": failed}
     try:
         lines = _Writer(framework, spec, names).lines()
     except _TooHard:
@@ -207,7 +211,7 @@ class _Writer:
         kinds = [self.kind(i, p) for i, p in enumerate(spec.params)]
         order = [*spec.inputs, *spec.outputs]
         shapes = [self.shape(i, spec.params[i]) for i in order if spec.params[i].kind == "tensor"]
-        run = [line for n in range(len(spec.kernels)) for line in self.launch(n, params)]
+        run = [line for n in range(len(spec.kernels)) for line in self.launch(n)]
         return [
             f"def call({params}):",
             "  try:",
@@ -262,7 +266,7 @@ class _Writer:
             tests.append(f"p{i}.shape == ({sizes})")
         return " and ".join(tests)
 
-    def launch(self, n: int, params: str) -> list[str]:
+    def launch(self, n: int) -> list[str]:
         kernel = self.spec.kernels[n]
         args = [
             f"a{which}" if kind == "param" else self.symbols[which]
@@ -270,7 +274,7 @@ class _Writer:
         ]
         count = " * ".join(f"max({self.size(g)}, 0)" for g in kernel.grid if g != 1) or "1"
         call = f"kernel{n}({', '.join([*args, '0', 'n'])})"
-        return [f"n = {count}", f"if n > 0 and {call}: return slow({params})"]
+        return [f"n = {count}", f"if n > 0 and (message := {call}): failed(message)"]
 
     def size(self, s: Size) -> str:
         """A size as a Python expression."""

@@ -10,9 +10,9 @@ import ctypes
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tilelang.errors import InternalError, ToolchainError
+from tilelang.errors import InternalError
 from tilelang.runtime.dlpack import CPU
-from tilelang.runtime.launch import CODES, CallSpec, KernelSpec
+from tilelang.runtime.launch import CallSpec, KernelSpec
 from tilelang.runtime.python_launch import (
     CudaDevice,
     MemoryRange,
@@ -50,6 +50,7 @@ class CpuDevice:
 
     def __init__(self, module: Any, spec: CallSpec, more: Sequence[str] = ()) -> None:
         """more: further functions of the module, for `address`."""
+        self._spec = spec
         names = [k.name for k in spec.kernels]
         if module.kind == "llvm":
             from tilelang.runtime.llvm_jit import load
@@ -82,4 +83,4 @@ class CpuDevice:
         """All blocks, in order; the kernel returns NULL or a message."""
         message = self._by_name[kernel.name](*args, 0, prod(grid))
         if message:
-            raise ToolchainError(f"kernel {kernel.name}: {message.decode()}", code=CODES["kernel"])
+            raise self._spec.failed(message.decode())

@@ -27,7 +27,7 @@ from tilelang.ir import DType
 from tilelang.runtime import cuda_driver
 from tilelang.runtime.cc import compile_library
 from tilelang.runtime.dlpack import CUDA, view_of
-from tilelang.runtime.launch import CODES, CallSpec
+from tilelang.runtime.launch import CallSpec
 from tilelang.runtime.named import by_position
 from tilelang.runtime.python_launch import CudaDevice, PythonLauncher, on_stream
 
@@ -189,9 +189,9 @@ class Launch:
 
     def _failed(self, index: int, code: int, message: str) -> None:
         """Raises the error of a kernel: a CPU kernel's message, or what the driver answered."""
-        name = self._spec.kernels[index].name
         if message:
-            raise ToolchainError(f"kernel {name}: {message}", code=CODES["kernel"])
+            raise self._spec.failed(message)
+        name = self._spec.kernels[index].name
         if code < 0:
             raise ToolchainError(
                 f"kernel {name}: the driver does not take a TMA descriptor of its tensors",

@@ -110,10 +110,10 @@ class _NativeCall:
             self._cuda_state = get(self._code.address(names[2]))()
             cubin = module.imported_modules[0].binary or b""
             self._cuda = CudaState(cubin, spec, report=lambda message: None)
-        self._slow = self.slow  # one object: native code holds its address
+        self._slow, self._failed = self.slow, self.failed  # native code holds their addresses
         for name, value in (
-            ("slow", self._slow), ("long_type", int), ("float_type", float), ("bool_type", bool),
-            ("none", None),
+            ("slow", self._slow), ("failed", self._failed), ("long_type", int),
+            ("float_type", float), ("bool_type", bool), ("none", None),
         ):  # fmt: skip
             put(self._state + PYTHON_STATE[name], id(value))
         self._owned: list[Any] = []
@@ -130,6 +130,10 @@ class _NativeCall:
             self.function(*args)
         else:
             self._launcher(*args)
+
+    def failed(self, message: str) -> None:
+        """Raises the error of a CPU kernel."""
+        raise self._spec.failed(message)
 
     def _load(self, args: Sequence[Any]) -> bool:
         """Loads the kernels on the device of the tensors, if it is new."""
