@@ -22,6 +22,7 @@ from tilelang.transform.host import device_of, run_host_passes
 from .artifact import CompiledArtifact, DeviceModule, HostModule, KernelParam, params_of
 from .backends import BACKENDS, compile_llvm
 from .callback import postprocess
+from .depth import deep_expressions
 from .observe import Observer, dump_source, observer, print_times
 
 __all__ = [
@@ -54,7 +55,7 @@ def lower(
     ctx = PassContext(target, _entered_options() if options is None else options)
     observe = observer(observe)
 
-    with session():
+    with session(), deep_expressions(_name(func_or_mod)):
         mod = _map(mod, own_copy)
         mod = PreLowerSemanticCheck(mod, ctx, observe)
         mod = LowerAndLegalize(mod, ctx, observe)
@@ -76,6 +77,12 @@ def lower(
             host_module.import_module(codegen_mod)
             artifact = replace(artifact, host_mod=host_module, rt_mod=host_module)
     return artifact
+
+
+def _name(func_or_mod: PrimFunc | IRModule) -> str:
+    if isinstance(func_or_mod, PrimFunc):
+        return func_or_mod.name
+    return ", ".join(func_or_mod.functions)
 
 
 def _by_symbol(func: PrimFunc) -> PrimFunc:

@@ -18,6 +18,7 @@ from typing import Any
 from tilelang.cache import cached
 from tilelang.config import Options, env
 from tilelang.engine import resolve_execution_backend
+from tilelang.engine.depth import deep_expressions
 from tilelang.errors import ArgumentTypeError, ArgumentValueError
 from tilelang.ir import Buffer, IRModule, PrimFunc
 from tilelang.target import canon_target_host, determine_target
@@ -56,10 +57,11 @@ def compile(
     func = with_out_idx(func, out_idx)
     options = merged_options(func, pass_configs, compile_flags)
     loud = env.TILELANG_VERBOSE if verbose is None else verbose
-    kernel: JITKernel = cached(
-        func, list(func.outputs), backend, found, host, loud, pass_configs, compile_flags,
-        options=options,
-    )  # fmt: skip
+    with deep_expressions(func.name):
+        kernel: JITKernel = cached(
+            func, list(func.outputs), backend, found, host, loud, pass_configs, compile_flags,
+            options=options,
+        )  # fmt: skip
     return kernel
 
 
