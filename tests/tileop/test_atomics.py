@@ -73,6 +73,26 @@ def test_updates(where: str) -> None:
     assert all(x & y == x for x, y in pairwise(grown))
 
 
+@everywhere
+def test_equal_updates_are_two(where: str) -> None:
+    @T.prim_func
+    def main(C: T.Tensor((4,), "int32")):
+        with T.Kernel(1, threads=8):
+            tx = T.get_thread_binding()
+            for _ in range(2):
+                T.atomic_add(C[0], tx)
+            if tx % 2 == 0:
+                T.atomic_add(C[1], T.atomic_add(C[2], 1, return_prev=True) * 0 + 1)
+                T.atomic_add(C[1], T.atomic_add(C[2], 1, return_prev=True) * 0 + 1)
+            for i in T.Parallel(8):
+                T.atomic_add(C[3], i)
+                T.atomic_add(C[3], i)
+
+    c = np.zeros(4, np.int32)
+    run(where, main, c)
+    assert c.tolist() == [56, 8, 8, 56]
+
+
 def hand_over(dtype: str) -> Any:
     """One thread writes data and then a flag; another reads the flag and then the data."""
 

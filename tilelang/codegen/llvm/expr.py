@@ -89,11 +89,13 @@ class Expressions(Memory):
             if e in self.from_memory:
                 self.reads += 1
             return hit
-        before = self.reads
+        before, effects = self.reads, self.effects
         handler = _HANDLERS.get(t)
         if handler is None:
             raise InternalError(f"{t.__name__} cannot reach the code generator: {e}")
         out = handler(self, e)
+        if self.effects != effects:  # a second one is another one
+            return out
         self.remember(e, out)
         if self.reads != before:
             self.from_memory.add(e)
@@ -114,11 +116,13 @@ class Expressions(Memory):
         if hit is not None:
             self.reads += key in self.from_memory
             return hit
-        before = self.reads
+        before, effects = self.reads, self.effects
         if type(e) in _ARITH and str(e.dtype) == "int32":
             out = self.fn.binary(_ARITH[type(e)], self.index64(e.a), self.index64(e.b))
         else:
             out = resize(self.value(e), 64, e.dtype.kind == "int")
+        if self.effects != effects:
+            return out
         self.remember(key, out)
         if self.reads != before:
             self.from_memory.add(key)
@@ -393,10 +397,9 @@ class Expressions(Memory):
         handler = CALLS.get(e.op)
         if handler is None:
             raise InternalError(f"intrinsic {e.op} has no meaning on a CPU")
-        if INTRINSICS[e.op].effect != "pure":
-            self.reads += 1
         out: Value = handler(self, e)
         if INTRINSICS[e.op].effect != "pure":
+            self.effects += 1
             self.invalidate()
         return out
 

@@ -34,7 +34,7 @@ class State:
         self.streamed: dict[Buffer, Value] = {}  # tensor -> does it start at a cache line?
         self.memo: dict[Any, Any] = {}
         self.from_memory: set[Any] = set()
-        self.reads = 0
+        self.reads = self.effects = 0  # loads, and calls with an effect, so far
         self.mask: Value | None = None
         self.stack = self.scratch = self.arena = 0
         self._added: list[Any] = []
