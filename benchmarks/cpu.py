@@ -299,6 +299,13 @@ def cpu_row(name: str) -> dict[str, float]:
     return rows.cpu_row("llvm", name)
 
 
+def simulated(arch: str) -> dict[str, float]:
+    """See `simulator`."""
+    import simulator
+
+    return simulator.simulated(arch)
+
+
 MEASUREMENTS: dict[str, Callable[..., dict[str, float]]] = {
     f.__name__: f
     for f in (
@@ -314,6 +321,7 @@ MEASUREMENTS: dict[str, Callable[..., dict[str, float]]] = {
         disk_hit_bare,
         call_overhead,
         import_time,
+        simulated,
     )
 }
 
@@ -325,6 +333,7 @@ def bars() -> list[Bar]:
     sys.path.insert(0, str(ROOT))
     import gemm
     import rows
+    import simulator
     from launch import CPU_BARS, kept
 
     from tilelang.target.detect import cuda_devices
@@ -337,6 +346,7 @@ def bars() -> list[Bar]:
 
     gemm.bars(add, lambda which: fresh("cpu_gemm", which, **ONE_THREAD))
     rows.bars(add, lambda name: fresh("cpu_row", name, **ONE_THREAD))
+    simulator.bars(add, lambda arch: fresh("simulated", arch))
     for target in ("llvm", *CUDA):
         t = fresh("lower_times", target)
         for name, limit in (("matmul", 60), ("attention", 200)):

@@ -12,6 +12,7 @@ constexpr size_t kBytes[3] = {16, 4, 1};
 
 void Shadow::reset(size_t shared_bytes) {
   global_.clear();
+  latest_ = nullptr;
   used_pages_ = 0;
   shared_.clear();
   grow(shared_bytes);
@@ -54,9 +55,14 @@ Conflict Shadow::global(uintptr_t address, size_t bytes, bool writes, const Acto
   for (size_t done = 0; done < bytes && access.conflict.fault == Fault::kNone;) {
     const size_t begin = (address + done) % kPageBytes;
     const size_t end = std::min(kPageBytes, begin + bytes - done);
-    Page*& page = global_[(address + done) / kPageBytes];
-    if (!page) page = new_page();
-    range(*page, begin, end, done, access);
+    const uintptr_t number = (address + done) / kPageBytes;
+    if (!latest_ || number != latest_number_) {
+      Page*& page = global_[number];
+      if (!page) page = new_page();
+      latest_ = page;
+      latest_number_ = number;
+    }
+    range(*latest_, begin, end, done, access);
     done += end - begin;
   }
   return access.conflict;

@@ -123,6 +123,8 @@ class Shadow {
 
   std::vector<Page*> shared_;
   std::unordered_map<uintptr_t, Page*> global_;
+  Page* latest_ = nullptr;  // of global_
+  uintptr_t latest_number_ = 0;
   std::vector<std::unique_ptr<Page>> pages_;
   size_t used_pages_ = 0;
   // Readers of a cell, by block and number in it.
