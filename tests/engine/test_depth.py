@@ -45,8 +45,9 @@ def test_cuda_source_of_a_sum_of_many_terms() -> None:
 
 def test_what_is_too_deep_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(depth, "LIMIT", 0)
-    with pytest.raises(LanguageError, match="an expression of main is nested too deeply"):
+    with pytest.raises(LanguageError, match="an expression of main is nested too deeply") as caught:
         lower(long_sum(320), "llvm")
+    assert caught.value.code == "TL0197"
 
 
 def test_the_limit_is_what_it_was() -> None:

@@ -312,6 +312,7 @@ CALLS = {
 PROGRAMS = {**LANGUAGE, **OPTIONS, **CALLS, **MACHINE_PROGRAMS}
 
 ELSEWHERE = {
+    "TL0197": "tests/engine/test_depth.py",
     "TL0810": "tests/runtime/test_cuda_driver.py",
     "TL0811": "tests/runtime/test_cuda_driver.py",
     "TL0812": "tests/runtime/test_cuda_driver.py",

@@ -95,7 +95,7 @@ def _cells(layout: Any, view: str) -> tuple[NDArray[Any], NDArray[Any]]:
     if not isinstance(layout, (Layout, LayoutTable)):
         raise ArgumentTypeError(
             f"plot_layout draws layouts and fragments, got {type(layout).__name__}",
-            code="TL0959",
+            code="TL0949",
             help="make one with T.Layout(shape, fn) or T.Fragment(shape, ...)",
         )
     coords = np.indices(layout.shape)
