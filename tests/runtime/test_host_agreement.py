@@ -21,8 +21,9 @@ from tilelang.jit.adapter.cython import Launch
 from tilelang.jit.adapter.native import native_function
 from tilelang.runtime import llvm_jit
 from tilelang.runtime import tvm_ffi as ffi
+from tilelang.runtime.call_spec import call_spec
 from tilelang.runtime.dlpack import CPU
-from tilelang.runtime.launch import CallSpec, call_spec
+from tilelang.runtime.launch import CallSpec
 from tilelang.target import Target
 
 torch = pytest.importorskip("torch")

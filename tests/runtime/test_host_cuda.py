@@ -41,9 +41,9 @@ from tilelang.jit.adapter.native import native_function
 from tilelang.jit.adapter.tvm_ffi import load_entry
 from tilelang.runtime import cuda_driver, dlpack, llvm_jit
 from tilelang.runtime import tvm_ffi as ffi
+from tilelang.runtime.call_spec import call_spec
 from tilelang.runtime.cc import compile_library, find_compiler
 from tilelang.runtime.dlpack import CUDA, View
-from tilelang.runtime.launch import call_spec
 from tilelang.runtime.python_launch import CudaDevice, PythonLauncher
 from tilelang.target import Target
 

@@ -14,7 +14,8 @@ from typing import Any
 from tilelang.config import Options
 from tilelang.errors import InternalError, TargetError
 from tilelang.ir import HostProgram, IRModule, PrimFunc, own_copy, session
-from tilelang.runtime.launch import CallSpec, call_spec
+from tilelang.runtime.call_spec import call_spec
+from tilelang.runtime.launch import CallSpec
 from tilelang.target import Target, canon_target_host, determine_target
 from tilelang.transform import PIPELINE, PassContext, run_passes
 from tilelang.transform.host import device_of, run_host_passes
