@@ -136,6 +136,11 @@ BODIES = {
     "TL0593": "T.alloc_reducer((16,), 'int32', 'product')",
     "TL0594": "T.alloc_reducer((16,), 'int32', 'sum', replication='some')",
     "TL0595": "T.atomic_add(A, S, use_tma=True)",
+    "TL0247": "T.copy(A, S, annotations=3)",
+    "TL0248": "T.fill(S, T.float32x2(1, 2))",
+    "TL0249": "T.atomic_add(B[0], 1)",
+    "TL0333": "T.atomic_add(A, S[0:4, :])",
+    "TL0405": "for i in T.Parallel(16):\n    T.alloc_shared((4,), 'int32')",
     # ---- registers, random numbers, older spellings
     "TL0193": "I[0] = T.rng_rand()",
     "TL0194": "T.rng_init(1)\nfor i in T.Parallel(16):\n    I[i] = T.rng_rand()",

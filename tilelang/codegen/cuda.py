@@ -22,7 +22,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from tilelang.errors import InternalError, TargetError
+from tilelang.errors import InternalError, TargetError, TileError
 from tilelang.ir import (
     INTRINSICS,
     Alloc,
@@ -129,6 +129,11 @@ class CudaPrinter(CFamily):
             return f"const __grid_constant__ tl::TensorMap {self.names.of(a.var)}"
         if isinstance(a, Var):
             return f"{self.ctype(a.dtype)} {self.names.of(a)}"
+        try:
+            self.ctype(a.dtype)
+        except TileError as error:
+            error.at(a.span)
+            raise
         const = "" if a in self._written else "const "
         alone = self.options.noalias and a in self.kernel.attrs.get("restrict", (a,))
         restrict = "* __restrict__" if alone else "*"

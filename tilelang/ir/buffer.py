@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .dtype import DType
-from .expr import Add, Const, Expr, Load, Sub, as_expr, binary, call, const
+from .expr import Add, Const, Expr, Load, Sub, as_expr, binary, call, cast, const
 from .node import Node, node
 
 if TYPE_CHECKING:
@@ -173,6 +173,7 @@ class Buffer:
         e = as_expr(i)
         if not (e.dtype.is_int or e.dtype.is_bool):
             raise TypeError(f"an index of buffer {self.name} must be an integer, got {i!r}")
+        e = cast(e, "int32") if e.dtype.is_bool else e
         return self._wrap(e, dim)
 
     def _wrap(self, i: Expr, dim: int) -> Expr:

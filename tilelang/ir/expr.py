@@ -644,7 +644,9 @@ def if_then_else(cond: Any, a: Any, b: Any) -> Expr:
 
 
 def _both_bool(a: Any, b: Any) -> bool:
-    return all(isinstance(v, bool) or getattr(v, "dtype", None) is BOOL for v in (a, b))
+    """Truth values of as many lanes: a choice between them is one, not an int32."""
+    x, y = (BOOL if isinstance(v, bool) else getattr(v, "dtype", None) for v in (a, b))
+    return x is y and getattr(x, "is_bool", False)
 
 
 def minimum(a: Any, b: Any) -> Expr:

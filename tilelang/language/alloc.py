@@ -58,6 +58,13 @@ def _in_kernel(what: str) -> Trace:
             "put it inside `with T.Kernel(...)`",
             ScopeError,
         )
+    if t.parallel_region() is not None:
+        raise t.error(
+            f"{what} is memory of the whole block and cannot be made inside T.Parallel",
+            "TL0405",
+            "make it before the loop, or use T.alloc_local for memory of one iteration",
+            ScopeError,
+        )
     return t
 
 

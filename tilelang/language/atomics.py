@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilelang.errors import OptionError, TypeMismatchError
+from tilelang.errors import OptionError, ShapeError, TypeMismatchError
 from tilelang.ir import (
     Buffer,
     DType,
@@ -24,6 +24,7 @@ from tilelang.ir import (
     cast,
     const,
 )
+from tilelang.tileop.checks import describe, differ, shape_text
 
 from .hints import known_notes
 from .loops import Parallel
@@ -122,6 +123,14 @@ def _check_place(t: Trace, what: str, place: Any) -> None:
             "e.g. C[i, j]",
             TypeMismatchError,
         )
+    dtype = place.dtype
+    if dtype.lanes > 1 or dtype.bits < 8 or dtype.is_bool or dtype.is_handle:
+        raise t.error(
+            f"{what} of {dtype}: no machine updates one at once",
+            "TL0249",
+            "use elements of a number dtype of 8 bits or more",
+            TypeMismatchError,
+        )
 
 
 def _atomic_element(
@@ -141,6 +150,15 @@ def _atomic_tile(t: Trace, op: str, dst: Any, value: Any, order: str) -> None:
         to = region(t, dst, f"T.{op}: dst")
         src = region(t, value, f"T.{op}: value", to.extents) if is_place(value) else None
     moving = to.squeezed() or (0,)
+    if src is not None and src.squeezed() and _differ(to, src):
+        raise t.error(
+            f"T.{op}: the destination is [{shape_text(to.extents)}], the value "
+            f"[{shape_text(src.extents)}]",
+            "TL0333",
+            "take slices of one shape",
+            ShapeError,
+            notes=[describe(to), describe(src)],
+        )
     names = [f"i{n}" for n in range(len(moving))]
     for loops in Protocol(t).loop(
         Parallel(*(to.extents[d] for d in moving)), names, True, (), False
@@ -148,6 +166,12 @@ def _atomic_tile(t: Trace, op: str, dst: Any, value: Any, order: str) -> None:
         at = _points(to, moving, loops)
         v = value if src is None else Load(src.buffer, _points(src, src.squeezed(), loops))
         _atomic_element(t, op, Load(to.buffer, at), v, order, False)
+
+
+def _differ(to: Region, src: Region) -> bool:
+    """Are the shapes certainly different, extents of 1 left out?"""
+    a, b = ([r.extents[d] for d in r.squeezed()] for r in (to, src))
+    return len(a) != len(b) or any(map(differ, a, b))
 
 
 def _points(r: Region, moving: tuple[int, ...], loops: tuple[Expr, ...]) -> tuple[Expr, ...]:

@@ -27,7 +27,7 @@ from .trace import Region as Place
 from .trace import StopTrace, Trace
 from .values import MISSING, VarRef, check_escape
 
-_MAX_TRACED_ITERATIONS = 1_000_000
+_MAX_TRACED_ITERATIONS = 20_000
 
 
 class Flow(Logic):

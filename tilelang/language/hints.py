@@ -12,10 +12,10 @@ import warnings
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from tilelang.errors import CompatWarning, OptionError
+from tilelang.errors import CompatWarning, OptionError, TypeMismatchError
 from tilelang.ir import const_int
 
-from .trace import Trace, maybe_current
+from .trace import Trace, current, maybe_current
 from .values import plain
 
 __all__ = ["ONE_EXCHANGE", "access_width", "count", "known_notes", "no_effect"]
@@ -44,6 +44,13 @@ def known_notes(
     what: str, annotations: Mapping[str, Any] | None, known: Collection[str] = ()
 ) -> dict[str, Any]:
     """Of the `annotations=` of a call those that mean something to it."""
+    if annotations is not None and not isinstance(annotations, Mapping):
+        raise current(what).error(
+            f"{what}: annotations must be a dictionary, got {annotations!r}",
+            "TL0247",
+            "{'name': value}",
+            TypeMismatchError,
+        )
     given = {str(k): v for k, v in (annotations or {}).items()}
     for name in given:
         if name not in known:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import Any
 
-from tilelang.errors import OptionError, ShapeError
+from tilelang.errors import OptionError, ShapeError, TypeMismatchError
 from tilelang.ir import Const, Load, Region, as_bool
 from tilelang.tileop import Copy, Fill, Gemm
 
@@ -128,7 +128,16 @@ def fill(dst: Any, value: Any) -> None:
         store(t, dst.buffer, dst.indices, value)
         return
     where = region(t, dst, "T.fill: dst")
-    emit_op(t, Fill(where, scalar(t, plain(value), "T.fill: value", where.dtype)), ("dst", "value"))
+    e = scalar(t, plain(value), "T.fill: value", where.dtype)
+    if e.dtype.lanes not in (1, where.dtype.lanes):
+        raise t.error(
+            f"T.fill: the value has {e.dtype.lanes} lanes, an element of `{where.buffer.name}` is "
+            f"{where.dtype}",
+            "TL0248",
+            "give one value",
+            TypeMismatchError,
+        )
+    emit_op(t, Fill(where, e), ("dst", "value"))
 
 
 def clear(dst: Any) -> None:

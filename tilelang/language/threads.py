@@ -22,8 +22,10 @@ from tilelang.ir import (
     cast,
     const,
     seq,
+    walk,
 )
 
+from .hints import no_effect
 from .kernel import get_thread_bindings, get_thread_extents
 from .loops import Parallel, integer, serial
 from .operands import region
@@ -135,6 +137,9 @@ def assume(cond: Any) -> None:
                 "TL0165",
                 "a false assumption makes the kernel meaningless",
             )
+        return
+    if any(type(x) is Load for x in walk(test)):
+        no_effect("T.assume of what is read from memory", "what is stored there may change")
         return
     fact = Assume(test, t.span())
     if t.in_kernel:

@@ -346,6 +346,8 @@ class Inference:
         for a in accesses:
             if a.writes and self._is_fold(n, a):  # whoever owns the element runs all of its updates
                 return self._along(n, self.layouts[a.buffer], a.indices)
+            if self._may_leave(n, a):  # some iterations have no element of it
+                continue
             solved = {f[0] for e in a.indices if (f := solve(e, n.vars)) is not None}
             plan = self._along(n, self.layouts[a.buffer], a.indices)
             if best is None or len(solved) > best[0]:
@@ -363,6 +365,17 @@ class Inference:
             else default_fragment(n, self.threads[n], (n,), shape)
         )
         return LoopPlan(layout, n.vars, vector_run(layout, n.vars, n.vars))
+
+    def _may_leave(self, n: Parallel, a: FragmentAccess) -> bool:
+        """Do the variables run beyond the fragment (a test in the body keeps them inside)?"""
+        extents = dict(zip(n.vars, n.extents, strict=True))
+        for e, size in zip(a.indices, a.buffer.static_shape or (), strict=False):
+            found = solve(e, n.vars)
+            start = None if found is None else const_int(found[1])
+            extent = None if found is None else const_int(extents[found[0]])
+            if start is not None and extent is not None and not 0 <= start <= size - extent:
+                return True
+        return False
 
     def _is_fold(self, n: Parallel, a: FragmentAccess) -> bool:
         """Do several iterations write one element (`total[i] += x[i, j]`)?"""
@@ -387,6 +400,8 @@ class Inference:
                 continue
             assert start is not None
             assert extent is not None
+            if not 0 <= start <= size - extent:
+                return whole
             cut = part.slice(d, start, extent) if isinstance(part, Fragment) else None
             if cut is None:
                 return whole

@@ -177,6 +177,14 @@ def _needs(e: Expr) -> set[Any]:
     return out
 
 
+def _is_view_of(view: Buffer, base: Buffer) -> bool:
+    """Directly, or through other views."""
+    b = view.view_of
+    while b is not None and b is not base:
+        b = b.view_of
+    return b is base
+
+
 class _Sweep(StmtRewriter):
     def __init__(self, dead: set[Stmt], live: set[Any], touched: set[Buffer]) -> None:
         super().__init__()
@@ -189,10 +197,16 @@ class _Sweep(StmtRewriter):
         return seq() if s in self.dead else s
 
     def visit_Alloc(self, s: Alloc) -> Stmt:
+        if s.buffer.view_of is not None and not self.seen(s.buffer):
+            return seq()
         if not s.buffer.is_local:
             return s
         used = s.buffer.root() in self.live and s.buffer in self.touched
         return s if used else seq()
+
+    def seen(self, b: Buffer) -> bool:
+        """Does anything access the buffer, or another view of it?"""
+        return any(b is t or _is_view_of(t, b) for t in self.touched)
 
     def visit_Seq(self, s: Seq) -> Stmt:
         return seq(s.stmts, span=s.span) if any(type(x) is Seq for x in s.stmts) else s
