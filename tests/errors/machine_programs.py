@@ -72,6 +72,7 @@ def with_first(statement):
 
 '''
 )
+PLOT = "import tilelang.language as T\nfrom tilelang.tools import plot\n"
 READ = """
 import tilelang
 from tilelang.language.reader import read_func
@@ -187,6 +188,16 @@ CALLS = {
     "def factory(block=4):\n    @T.prim_func\n    def main(A: T.Tensor((4,), 'float32')):\n"
     "        with T.Kernel(1):\n            T.alloc_shared((0.5,), 'int8')\n\n    return main\n\n"
     "try:\n    factory()\nfinally:\n    tilelang.enable_cache()\n",
+    "TL0871": PLOT + "import sys\nmonkeypatch.setitem(sys.modules, 'matplotlib', None)\n"
+    "plot._figure(None, None, 'layout', None)\n",
+    "TL0949": PLOT + "plot._cells(3, 'input')\n",
+    "TL0956": PLOT + "plot.plot_layout(T.Layout((4,), lambda i: i), view='above')\n",
+    "TL0957": PLOT + "plot.plot_layout(T.Layout((4,), lambda i: i), grid_shape=(3, 3))\n",
+    "TL0958": PLOT + "plot._formats('gif')\n",
+    "TL0999": "import tilelang\nimport tilelang.language as T\n\nm = T.dynamic('m')\n\n"
+    "@T.prim_func\ndef main(A: T.Tensor((m,), 'float32')):\n"
+    "    with T.Kernel(m, threads=1) as i:\n        pass\n\n"
+    "tilelang.lower(main, target='llvm').call.bind([None], device_type=1)\n",
     "TL0959": "import tilelang\ntilelang.par_compile([], num_workers=0)\n",
     "TL0516": "import argparse\nfrom tilelang.tools.command import _cache\n_cache(argparse.Namespace(action='explain', keys=[]))\n",
     "TL0517": "from tilelang.tools.disk import _find\n_find('no key begins so')\n",

@@ -63,6 +63,7 @@ def script(text: str) -> str:
 
 
 ONE = "with T.Kernel(1, threads=32):"
+CLUSTER = "with T.Kernel(2, threads=32, cluster_dims=2):"
 A_IS = 'A: T.Tensor((8,), "float32")\nwith T.Kernel(1, threads=32):\n    T.clear(A)'
 
 LANGUAGE = {
@@ -240,6 +241,19 @@ OPTIONS = {
     "TL0605": FUNC + "tilelang.compile(main, target='vulkan')\n",
     "TL0606": FUNC + "tilelang.compile(main, target='cuda -speed=9')\n",
     "TL0607": FUNC + "tilelang.compile(main, target='llvm', target_host='cuda')\n",
+    "TL0452": lowered(CLUSTER, "T.cluster_store(A[0, 0], 1, 1)", "cuda -arch=sm_90a"),
+    "TL0453": lowered(CLUSTER, "T.copy_cluster(A, A, dst_block=1)", "cuda -arch=sm_90a"),
+    "TL0556": lowered("with T.Kernel(2, cluster_dims=0):", "T.clear(A)", "cuda -arch=sm_90a"),
+    "TL0557": lowered(
+        CLUSTER,
+        'S = T.alloc_shared((16, 16), "float32")\nbar = T.alloc_barrier(1)\n'
+        "T.copy_cluster(S[0:4, :], S[4:8, :], dst_block=1, remote_barrier=bar[0])",
+        "cuda -arch=sm_90a",
+    ),
+    "TL0558": lowered(ONE, "T.cluster_sync()", "cuda -arch=sm_90a"),
+    "TL0559": lowered(CLUSTER, "T.copy_cluster(A, A)", "cuda -arch=sm_90a"),
+    "TL0651": lowered(CLUSTER, "T.clear(A)", "cuda -arch=sm_80"),
+    "TL0713": lowered("with T.Kernel(3, cluster_dims=2):", "T.clear(A)", "cuda -arch=sm_90a"),
     "TL0641": lowered(
         "with T.Kernel(n):", "T.clear(A)\nT.sync_grid()\nT.fill(A, 1)", "llvm", ", n: T.int32"
     ),
