@@ -78,7 +78,7 @@ ZERO = np.zeros(1, np.int32)
 
 
 @pytest.mark.parametrize("target", ["llvm", "c"])
-@pytest.mark.parametrize(("m", "n"), [(512, 512), (161, 223), (32, 1000), (1, 1)])
+@pytest.mark.parametrize(("m", "n"), [(512, 512), (161, 223), (32, 1000), (1, 1), (0, 64), (64, 0)])
 def test_the_product_is_the_same_for_every_grid(m: int, n: int, target: str) -> None:
     a, b = data(m, n)
     np.testing.assert_array_equal(run(product(m, n), m, n, ZERO, target), a @ b)

@@ -173,7 +173,8 @@ def _size(b: Buffer) -> int:
 def factors(plan: Dependence) -> tuple[int, ...]:
     """Blocks per group in each dimension: those with the fewest bytes to copy for a block."""
     copies = list(_copies(plan.launch.body, plan))
-    grid = [const_int(e) for e in plan.launch.grid]
+    known = [const_int(e) for e in plan.launch.grid]
+    grid = [None if n is None else max(n, 1) for n in known]  # an empty one is as good as one block
     choices = [
         [f for f in _FACTORS if any(n not in d for _, d in copies) and (g is None or f <= g)] or [1]
         for n, g in enumerate(grid)
