@@ -116,6 +116,7 @@ class _Forward(_OfTiles):
                 and here[x.buffer] == self.users[x.buffer]
                 and (rest := self.replaced(x, stmts[at + 1 :])) is not None
                 and all(x.buffer not in self.accesses.of(y).reads for y in stmts[: at + 1])
+                and all(x.buffer not in self.accesses.of(y).writes for y in stmts[:at])
             ):
                 stmts[at:] = rest
                 self.gone.add(x.buffer)
