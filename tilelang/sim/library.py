@@ -71,6 +71,7 @@ class Range(ctypes.Structure):
         ("bytes", ctypes.c_uint64),
         ("name", ctypes.c_char_p),
         ("writable", ctypes.c_int),
+        ("defined", ctypes.c_void_p),
         ("read", ctypes.c_uint64),
         ("written", ctypes.c_uint64),
     )

@@ -11,8 +11,9 @@ import ctypes
 import math
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from tilelang.errors import ArgumentValueError, SimulatorError
@@ -59,6 +60,7 @@ class SimModule:
         host_threads: int | None = None,
         time_limit: float | None = None,
         arch: int = 80,
+        defined: Mapping[int, Any] = MappingProxyType({}),
         cluster: Sequence[int] = (),
         cooperative: bool = False,
     ) -> SimReport:
@@ -69,6 +71,8 @@ class SimModule:
         traffic: count bank conflicts and sectors of every access, which takes longer.
         host_threads: that blocks run on. time_limit: seconds after which the kernel is stopped; 0
         for none. cluster: blocks of a cluster. cooperative: all blocks run at once.
+        defined: by the address of a range, a ctypes array that says of each byte whether it has a
+        value; the kernel's writes are added.
         """
         now = session()
         self._check_launch(kernel, _three(grid), _three(block), smem, _three(cluster))
@@ -77,7 +81,7 @@ class SimModule:
         if 0 in report.grid:
             return report
         pointers = (ctypes.c_void_p * max(1, len(args)))(*(ctypes.addressof(a) for a in args))
-        rows = [Range(p, n, name.encode(), w) for p, n, name, w in ranges]
+        rows = [Range(p, n, name.encode(), w, _address(defined.get(p))) for p, n, name, w in ranges]
         counters = (ctypes.c_uint64 * len(COUNTERS))()
         sites = (Site * _MAX_SITES)()
         error, kind = (ctypes.create_string_buffer(_ERROR_BYTES) for _ in range(2))
@@ -182,6 +186,10 @@ def _site_of(match: re.Match[str]) -> int:
 def _site_report(s: Site, line: int, lines: LineTable) -> SiteReport:
     kind, span = SITE_KINDS[s.kind], lines.user_span(line)
     return SiteReport(line, span, kind, s.requests, s.bytes, s.units, s.ideal)
+
+
+def _address(array: Any) -> int | None:
+    return None if array is None else ctypes.addressof(array)
 
 
 def _three(extents: Sequence[int]) -> tuple[int, int, int]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,8 +23,15 @@ class SimKernelAdapter(BaseKernelAdapter):
     name = "sim"
 
     def make_func(self) -> Callable[..., Any]:
-        self.device = SimDevice(self.device_kernel_source, self.spec, self.target.arch)
-        return with_outputs(self.spec, PythonLauncher(self.spec, self.device), on_cuda=False)
+        self.device = device = SimDevice(self.device_kernel_source, self.spec, self.target.arch)
+        launch = with_outputs(self.spec, PythonLauncher(self.spec, self.device), on_cuda=False)
+        count = len(self.spec.params)
+
+        def call(*args: Any, **named: Any) -> Any:
+            device.begin(allocates_outputs=len(args) + len(named) < count)
+            return launch(*args, **named)
+
+        return call
 
     @property
     def reports(self) -> list[Any]:
@@ -39,10 +47,18 @@ class SimDevice:
         from tilelang.sim import build
 
         self._arch = arch
-
         self.reports: list[Any] = []
         self._module = build(source, [k.name for k in spec.kernels])
-        self._first = spec.kernels[0].name if spec.kernels else ""
+        self._outputs = {spec.params[o].name for o in spec.outputs}
+        self._params = {p.name for p in spec.params}
+        self.allocates_outputs = False
+        self._defined: dict[int, Any] = {}  # by address: which bytes of what is allocated here
+
+    def begin(self, allocates_outputs: bool) -> None:
+        """Before a call: what is allocated for it has no values."""
+        self.reports.clear()
+        self.allocates_outputs = allocates_outputs
+        self._defined.clear()
 
     def tensor_map(
         self, address: int, dtype: DType, dims: Sequence[int], strides: Sequence[int], spec: MapSpec
@@ -55,11 +71,13 @@ class SimDevice:
         self, kernel: KernelSpec, grid: Sequence[int], args: Sequence[Any],
         ranges: Sequence[MemoryRange], device: int,
     ) -> None:  # fmt: skip
-        if kernel.name == self._first:
-            self.reports.clear()
+        for r in ranges:
+            made = self.allocates_outputs and r.name in self._outputs
+            if (made or r.name not in self._params) and r.address not in self._defined:
+                self._defined[r.address] = (ctypes.c_ubyte * r.size)()
         block, smem = kernel.block, kernel.dynamic_smem
         report = self._module.launch(
             kernel.name, grid, block, smem, args, ranges, arch=self._arch,
-            cluster=kernel.cluster, cooperative=kernel.cooperative,
+            defined=self._defined, cluster=kernel.cluster, cooperative=kernel.cooperative,
         )  # fmt: skip
         self.reports.append(report)

@@ -45,6 +45,19 @@ void Block::check_shared(Fiber& fiber, size_t offset, size_t bytes, bool writes,
   conflict(fiber, actor, found, writes, format("shared+%zu", offset + found.byte));
 }
 
+// Tensors that the program itself has allocated: what a thread reads must have been written.
+void Block::check_defined(const GlobalRange& range, uintptr_t address, size_t bytes, bool writes,
+                          const Actor& actor) {
+  unsigned char* defined = range.defined + (address - range.begin);
+  if (writes) {
+    memset(defined, 1, bytes);
+  } else if (memchr(defined, 0, bytes) && uninitialised.empty() && !is_unit(actor.agent)) {
+    uninitialised =
+        format("%s reads %s%s, which nothing has written", name_of(actor.agent).c_str(),
+               range_place(range, address).c_str(), site_text(actor.site).c_str());
+  }
+}
+
 void Block::check_global(Fiber& fiber, uintptr_t address, size_t bytes, bool writes,
                          const Actor& actor, bool plain_store) {
   const GlobalRange* nearest = nullptr;
@@ -59,6 +72,7 @@ void Block::check_global(Fiber& fiber, uintptr_t address, size_t bytes, bool wri
                       site_text(actor.site).c_str()));
         return;  // nobody writes it: nothing to race with
       }
+      if (range.defined) check_defined(range, address, bytes, writes, actor);
       const Conflict found = group.shadow.global(address, bytes, writes, actor);
       if (leaves_footprint()) {
         const Use use = !writes ? Use::kRead : Use::kStore;

@@ -24,6 +24,7 @@ namespace sim {
 struct Block;
 struct Fiber;
 class Group;
+struct GlobalRange;
 struct Launch;
 
 // A store that is looked at once it has happened. If it changes nothing, no thread can tell the
@@ -253,6 +254,8 @@ struct Block {
                     bool plain_store = false);
   void check_peer(Fiber& fiber, Block& peer, const void* p, size_t bytes, bool writes,
                   const Actor& actor);
+  void check_defined(const GlobalRange& range, uintptr_t address, size_t bytes, bool writes,
+                     const Actor& actor);
   void check_global(Fiber& fiber, uintptr_t address, size_t bytes, bool writes, const Actor& actor,
                     bool plain_store = false);
   // Records the first error and leaves the block. Does not return.

@@ -122,6 +122,7 @@ struct TlsimRange {
   uint64_t bytes;
   const char* name;
   int writable;
+  unsigned char* defined;
   uint64_t read, written;  // results: bytes of distinct sectors
 };
 
@@ -175,7 +176,7 @@ int tlsim_launch(TlsimRequest* request) {
   for (int i = 0; i < request->range_count; ++i) {
     const TlsimRange& range = request->ranges[i];
     launch.ranges.push_back({reinterpret_cast<uintptr_t>(range.begin), range.bytes, range.name,
-                             range.writable != 0, {}});
+                             range.writable != 0, range.defined, {}});
     if (!launch.count_traffic) continue;
     for (sim::Bits& bits : launch.ranges.back().touched)
       bits.reset(new std::atomic<uint64_t>[sim::words_of(range.bytes)]());

@@ -20,6 +20,8 @@ struct GlobalRange {  // memory that the kernel may access
   size_t bytes;
   std::string name;
   bool writable;
+  // A byte for each: has it a value? null: all have. Kept between the launches of a program.
+  unsigned char* defined;
   Bits touched[2];  // sectors that were read, and written; if traffic is counted
 };
 
