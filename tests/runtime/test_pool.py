@@ -29,13 +29,14 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="the pool uses POSIX 
 @pytest.fixture(autouse=True)
 def four_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TILELANG_CPU_THREADS", "4")
+    pool.wait()
 
 
-def parallel(task: Any, begin: int, end: int, least: int = 1, threads: int = 4) -> int | None:
+def parallel(task: Any, begin: int, end: int, work: int = 10**6, threads: int = 4) -> int | None:
     """The native function itself; `task` is a Python function of a range."""
     native = TASK(lambda args, first, last: task(first, last))
     address = ctypes.cast(native, ctypes.c_void_p).value
-    message: int | None = pool._KIND(pool._cell[0])(address, None, begin, end, least, threads)
+    message: int | None = pool._KIND(pool._cell[0])(address, None, begin, end, work, threads)
     return message
 
 
@@ -63,7 +64,7 @@ def test_several_threads_take_part() -> None:
 
 def test_parts_are_no_smaller_than_asked() -> None:
     sizes: list[int] = []
-    parallel(lambda first, last: sizes.append(last - first), 0, 50, least=20)
+    parallel(lambda first, last: sizes.append(last - first), 0, 50, work=500)
     assert sorted(sizes) == [10, 20, 20]
 
 
@@ -208,6 +209,7 @@ PROGRAM = """
     import tilelang
     from test_pool import BLOCKS, WORK, blocks, expected
     kernel = tilelang.compile(blocks(), target="llvm")
+    {wait}
 
     def run():
         a, s = np.zeros((BLOCKS, WORK), np.int32), np.zeros(1, np.int32)
@@ -216,9 +218,12 @@ PROGRAM = """
 """
 
 
-def run_program(body: str) -> str:
+def run_program(body: str, wait: bool = True) -> str:
     folder = os.path.dirname(os.path.abspath(__file__))
-    text = textwrap.dedent(PROGRAM).format(folder=folder) + textwrap.dedent(body)
+    text = textwrap.dedent(PROGRAM).format(
+        folder=folder, wait="tilelang.runtime.pool.wait()" if wait else ""
+    )
+    text += textwrap.dedent(body)
     done = subprocess.run(
         [sys.executable, "-c", text], capture_output=True, text=True, timeout=120, check=False
     )
@@ -242,6 +247,22 @@ def test_a_fork_makes_its_own_pool_and_the_process_ends() -> None:
         assert run()
         print("fine")
     """)
+    assert out == "fine\n"
+
+
+def test_kernels_run_on_their_thread_until_the_pool_is_there() -> None:
+    out = run_program(
+        """
+        from tilelang.runtime import pool
+        assert run()
+        if os.fork() == 0:  # waits for what was begun
+            os._exit(0 if pool._cell[0] != pool._first_address and run() else 3)
+        assert os.wait()[1] == 0
+        assert run()
+        print("fine")
+    """,
+        wait=False,
+    )
     assert out == "fine\n"
 
 

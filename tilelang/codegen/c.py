@@ -481,10 +481,17 @@ class CPrinter(CMemory):
     def _parameter(self, arg: Any) -> str:
         if isinstance(arg, Buffer):
             const = "" if arg in self._written else "const "
-            return f"{const}{self.ctype(arg.dtype)}* restrict {self.names.of(arg)}"
+            alone = "restrict " if arg in self._alone else ""
+            return f"{const}{self.ctype(arg.dtype)}* {alone}{self.names.of(arg)}"
         if isinstance(arg, Var):
             return f"{self.ctype(arg.dtype)} {self.names.of(arg)}"
         raise InternalError(f"{type(arg).__name__} is no kernel argument on a CPU")
+
+    @functools.cached_property
+    def _alone(self) -> frozenset[Buffer]:
+        """Tensors that overlap no other argument."""
+        k = self._kernel
+        return frozenset(b for b in k.attrs.get("restrict", k.args) if isinstance(b, Buffer))
 
     @functools.cached_property
     def _written(self) -> frozenset[Buffer]:
@@ -554,7 +561,7 @@ class CPrinter(CMemory):
             f"const char* {name}({', '.join(params)}) {{",
             f"  if (block_end - block_begin >= {parts.many} && tl_pool.parallel) {{",
             f"    struct {name}_args args = {{{', '.join(own)}}};",
-            f"    return (*tl_pool.parallel)({name}_task, &args, {span}, {parts.least},"
+            f"    return (*tl_pool.parallel)({name}_task, &args, {span}, {parts.work},"
             " tl_pool.threads);",
             "  }",
             f"  return {name}_blocks({', '.join([*own, span])});",

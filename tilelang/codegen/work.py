@@ -28,14 +28,13 @@ __all__ = ["Split", "split"]
 _UNKNOWN_TRIPS = 64
 _WHOLE = 60_000  # work below which a call stays on its thread: some 20 µs, four times a wake-up
 _CHEAP = ("fma", "address_of", "make_vector", "reinterpret")
-_PART = 10_000  # work that a thread should find in a part
 
 
 class Split(NamedTuple):
-    """many: the blocks from which on threads share them. least: blocks of a part."""
+    """many: the blocks from which on threads share them. work: of a block."""
 
     many: int
-    least: int
+    work: int
 
 
 def split(kernel: Kernel) -> Split | None:
@@ -47,7 +46,7 @@ def split(kernel: Kernel) -> Split | None:
     grid = [const_int(e) for e in kernel.grid]
     if all(n is not None for n in grid) and prod(n or 0 for n in grid) < many:
         return None
-    return Split(many, max(1, ceildiv(_PART, work)))
+    return Split(many, work)
 
 
 def _work(s: Any) -> int | None:

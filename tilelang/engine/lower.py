@@ -16,6 +16,7 @@ from tilelang.errors import InternalError, TargetError
 from tilelang.ir import HostProgram, IRModule, PrimFunc, own_copy, session
 from tilelang.runtime.call_spec import call_spec
 from tilelang.runtime.launch import CallSpec
+from tilelang.runtime.tvm_ffi import preload
 from tilelang.target import Target, canon_target_host, determine_target
 from tilelang.transform import PIPELINE, PassContext, run_passes
 from tilelang.transform.host import device_of, run_host_passes
@@ -231,6 +232,7 @@ def _build_llvm(program: HostProgram, device: Target, own: str, options: Options
     from tilelang.codegen.host import entry_name, host_llvm  # on first use, as is LLVM
 
     text = host_llvm(program, device, own)
+    preload()
     binary = compile_llvm(text, device if device.is_cpu else program.attrs["target"])
     return HostModule("llvm", text, entry_name(program), binary)
 
@@ -240,6 +242,7 @@ def _build_c(program: HostProgram, device: Target, own: str, options: Options) -
     from tilelang.runtime.cc import compile_library
 
     text = host_c(program, device)
+    preload()
     sources = [text, own] if own else [text]
     binary = compile_library(sources, program.attrs["target"], options)
     return HostModule("c", text, entry_name(program), binary)

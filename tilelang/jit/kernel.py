@@ -8,12 +8,14 @@ whose `__call__` is the adapter's function, so that a call has no layer of ours 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tilelang.config import Options
 from tilelang.engine import CompiledArtifact, KernelParam, lower
 from tilelang.errors import ArgumentValueError, InternalError
+from tilelang.runtime.tvm_ffi import soon
 from tilelang.transform import PassContext
 
 from .adapter import adapter_class
@@ -85,7 +87,7 @@ class JITKernel:
 
     def _lower(self, func: PrimFunc, packed: bool) -> CompiledArtifact:
         context = PassContext(self.target, self.options, opt_level=3, config=self.pass_configs)
-        with context, self.target:
+        with context, self.target, soon() if packed else nullcontext():
             return lower(
                 func, self.target, self.target_host,
                 enable_host_codegen=packed, enable_device_compile=packed,

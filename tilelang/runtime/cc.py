@@ -113,22 +113,49 @@ def compile_library(
         files = [f"part{n}.c" for n in range(len(sources))]
         for file, source in zip(files, sources, strict=True):
             (folder / file).write_text(source, encoding="utf-8")
-        command = [*find_compiler(), *files, *_flags(target, options), "-o", _LIBRARY]
+        named = dict(zip(files, sources, strict=True))
+        compiler, flags = find_compiler(), _flags(target, options)
+        if len(files) > 1:
+            objects = [file.replace(".c", ".o") for file in files]
+            _run(
+                [
+                    [*compiler, "-c", file, *flags, "-o", made]
+                    for file, made in zip(files, objects, strict=True)
+                ],
+                folder, named,
+            )  # fmt: skip
+            files = objects
+        command = [*compiler, *files, *flags, "-o", _LIBRARY]
         command += [f"-l{library}" for library in libraries]
-        limit = env.TILELANG_COMPILE_TIMEOUT_SECONDS
-        try:
-            done = subprocess.run(
-                command, cwd=folder, capture_output=True, text=True, timeout=limit, check=False
-            )
-        except subprocess.TimeoutExpired:
-            raise ToolchainError(
-                f"{command[0]} did not finish within {limit:g} seconds",
-                code="TL0854",
-                help="raise TILELANG_COMPILE_TIMEOUT_SECONDS",
-            ) from None
-        if done.returncode != 0:
-            raise _refused(command, done.stderr, dict(zip(files, sources, strict=True)))
+        _run([command], folder, named)
         return (folder / _LIBRARY).read_bytes()
+
+
+def _run(commands: Sequence[Sequence[str]], folder: Path, sources: Mapping[str, str]) -> None:
+    """Runs compilers at the same time."""
+    limit = env.TILELANG_COMPILE_TIMEOUT_SECONDS
+    running = [
+        subprocess.Popen(
+            c, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        )
+        for c in commands
+    ]
+    try:
+        logs = [process.communicate(timeout=limit)[1] for process in running]
+    except subprocess.TimeoutExpired:
+        raise ToolchainError(
+            f"{commands[0][0]} did not finish within {limit:g} seconds",
+            code="TL0854",
+            help="raise TILELANG_COMPILE_TIMEOUT_SECONDS",
+        ) from None
+    finally:
+        for process in running:
+            if process.poll() is None:
+                process.kill()
+                process.communicate()
+    for command, process, log in zip(commands, running, logs, strict=True):
+        if process.returncode != 0:
+            raise _refused(command, log, sources)
 
 
 def _refused(command: Sequence[str], log: str, sources: Mapping[str, str]) -> ToolchainError:

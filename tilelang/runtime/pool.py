@@ -3,12 +3,14 @@
 
 In: the address of a module's `tl_pool`, the two words that generated kernels read: a pointer to the
 cell with the address of `parallel`, or null (run all blocks on the calling thread), and how many
-threads to use. `parallel(task, args, begin, end, least, threads)` calls `task(args, b, e)` on parts
-of [begin, end), at least `least` long, on the caller and up to `threads - 1` others; it returns
-null, or the message of the first block that failed, as a loop over the blocks would.
+threads to use. `parallel(task, args, begin, end, work, threads)` calls `task(args, b, e)` on parts
+of [begin, end) on the caller and up to `threads - 1` others; it returns null, or the message of the
+first block that failed, as a loop over the blocks would. `work` of a block says how long a part
+must be to be worth a thread.
 
-It is native code, compiled by LLVM at the first kernel that is large enough: a Python thread would
-wait for the interpreter's lock, milliseconds where other threads compute. There is one pool in a
+It is native code, compiled by LLVM when a kernel is large enough (meanwhile kernels of a few
+milliseconds run on their thread): a Python thread would wait for the interpreter's lock,
+milliseconds where other threads compute. There is one pool in a
 process; who finds it busy (another thread's kernel, or a kernel called by a kernel) runs its blocks
 itself. After a fork the child finds another process id in the pool and makes its own. The threads
 are detached and sleep in a condition variable, so they never hold up the end of the process.
@@ -24,13 +26,16 @@ import threading
 
 from tilelang.config import env
 
-__all__ = ["STATE", "attach", "cpu_threads"]
+__all__ = ["STATE", "attach", "cpu_threads", "wait"]
 
 STATE = "tl_pool"
+_PART = 10_000  # work (codegen.work) that a thread should find in a part: some microseconds
+_WORTH_WAITING = 50_000_000  # work of a kernel that had better wait for `parallel`: > 10 ms
 _KIND = ctypes.CFUNCTYPE(
     ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64,
     ctypes.c_int64, ctypes.c_int64,
 )  # fmt: skip
+_TASK = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 
 # %pool: 0 pid, 4 busy, 8 threads made, 12 threads at work, 16 threads wanted, 24 job, 64 mutex,
 # 192 condition "work", 320 condition "done" (128 bytes each: more than any system's). All but pid
@@ -170,7 +175,7 @@ tell:
   br label %look
 }
 
-define ptr @parallel(ptr %task, ptr %args, i64 %begin, i64 %end, i64 %least, i64 %threads) {
+define ptr @parallel(ptr %task, ptr %args, i64 %begin, i64 %end, i64 %cost, i64 %threads) {
 entry:
   %job = alloca [56 x i8], align 8
   %thread = alloca ptr, align 8
@@ -192,6 +197,8 @@ plan:                               ; about four parts per thread, so that all e
   %total.up = add i64 %total, %parts
   %total.up.1 = sub i64 %total.up, 1
   %share = sdiv i64 %total.up.1, %parts
+  %least.up = add i64 %cost, PART_LESS_1
+  %least = sdiv i64 %least.up, %cost
   %short = icmp slt i64 %share, %least
   %step = select i1 %short, i64 %least, i64 %share
   %count.up = add i64 %total, %step
@@ -269,7 +276,7 @@ finish:
   store atomic i32 0, ptr %busy release, align 4
   ret ptr %message
 }
-"""
+""".replace("PART_LESS_1", str(_PART - 1))
 
 
 def cpu_threads() -> int:
@@ -283,20 +290,46 @@ def cpu_threads() -> int:
 
 
 _lock = threading.Lock()
+_builder: threading.Thread | None = None
 
 
-def _build(task: int, args: int, begin: int, end: int, least: int, threads: int) -> int | None:
-    """The first large kernel comes here; it compiles `parallel`, which later ones call at once."""
+def wait() -> None:
+    """Returns when `parallel` is compiled."""
     with _lock:
         if _cell[0] == _first_address:
-            from .llvm_jit import load
+            from .llvm_jit import compile_module, load
 
-            code = load(_TEXT, ["parallel"])
+            code = load(compile_module(_TEXT, opt=0), ["parallel"])
             # Threads sleep in this code until the process ends: it must never go away.
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(code))
             _cell[0] = code.address("parallel")
-    message: int | None = _KIND(_cell[0])(task, args, begin, end, least, threads)
+
+
+def _build(task: int, args: int, begin: int, end: int, work: int, threads: int) -> int | None:
+    """The first large kernels come here, later ones to `parallel` itself."""
+    global _builder
+    message: int | None
+    if (end - begin) * work >= _WORTH_WAITING:
+        wait()
+        message = _KIND(_cell[0])(task, args, begin, end, work, threads)
+        return message
+    if _builder is None:
+        _builder = threading.Thread(target=wait, daemon=True)
+        _builder.start()
+    message = _TASK(task)(args, begin, end)
     return message
+
+
+def _settle() -> None:
+    """Before a fork: the child has no thread that would finish what was begun."""
+    if _builder is not None:
+        _builder.join()
+    with _lock:
+        pass
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_settle)
 
 
 @functools.cache

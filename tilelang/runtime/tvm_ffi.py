@@ -16,7 +16,8 @@ import functools
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from typing import Any
 
 from tilelang.errors import ArgumentTypeError, ArgumentValueError, ToolchainError
@@ -26,7 +27,9 @@ __all__ = [
     "LAUNCH_FAILED",
     "abi_version",
     "function_at",
+    "preload",
     "set_error",
+    "soon",
     "symbols",
     "tvm_ffi",
 ]
@@ -84,6 +87,31 @@ def tvm_ffi() -> Any:
             for code in codes:
                 table[code] = _maker(error_class, code)
         return module
+
+
+_soon = ContextVar("tilelang_tvm_ffi_soon", default=False)
+
+
+@contextmanager
+def soon() -> Iterator[None]:
+    """What is compiled inside will be loaded by tvm-ffi right after."""
+    token = _soon.set(True)
+    try:
+        yield
+    finally:
+        _soon.reset(token)
+
+
+def preload() -> None:
+    """Imports the module on another thread while a compiler runs, if it is needed `soon`: a third
+    of a first call's time otherwise."""
+    if _soon.get() and "tvm_ffi" not in sys.modules:
+        threading.Thread(target=_quietly, daemon=True).start()
+
+
+def _quietly() -> None:
+    with suppress(ToolchainError):  # who needs the module says so
+        tvm_ffi()
 
 
 def _maker(error_class: Callable[..., Exception], code: str) -> type:

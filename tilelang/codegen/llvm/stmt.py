@@ -217,7 +217,9 @@ class Statements(Expressions):
             raise InternalError(
                 f"kernel {k.name} has {k.block} threads per block; on a CPU it must have one"
             )
-        alone = k.attrs.get("restrict", k.args)  # tensors that overlap no other argument
+        # Tensors that overlap no other argument.
+        alone = {b for b in k.attrs.get("restrict", k.args) if isinstance(b, Buffer)}
+        self.alone = alone
         params = [self._parameter(a, n, alone) for n, a in enumerate(k.args)]
         fn = self.fn
         fn.block = "start"
@@ -329,7 +331,7 @@ class Statements(Expressions):
                 "  %threads.at = getelementptr i8, ptr @tl_pool, i64 8",
                 "  %threads = load i64, ptr %threads.at, align 8",
                 f"  %shared = call ptr %parallel(ptr @{name}.task, ptr %args, {span},"
-                f" i64 {parts.least}, i64 %threads)",
+                f" i64 {parts.work}, i64 %threads)",
                 "  ret ptr %shared",
                 "alone:",
                 f"  %result = call ptr @{name}.blocks({given})",
