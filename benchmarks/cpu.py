@@ -306,6 +306,25 @@ def simulated(arch: str) -> dict[str, float]:
     return simulator.simulated(arch)
 
 
+def proofs() -> dict[str, float]:
+    """Microseconds of each proof that index arithmetic asks for: the best of many."""
+    from tests.arith.test_proofs import PROOFS
+    from tilelang.arith import Facts
+    from tilelang.ir import session
+
+    best: dict[str, float] = {}
+    for _ in range(300):
+        for proof in PROOFS:
+            with session():
+                facts = Facts()
+                claim = proof(facts)
+                start = time.perf_counter()
+                facts.prove(claim)
+                took = 1e6 * (time.perf_counter() - start)
+            best[proof.__name__] = min(took, best.get(proof.__name__, took))
+    return best
+
+
 MEASUREMENTS: dict[str, Callable[..., dict[str, float]]] = {
     f.__name__: f
     for f in (
@@ -313,6 +332,7 @@ MEASUREMENTS: dict[str, Callable[..., dict[str, float]]] = {
         cpu_row,
         lower_times,
         visits,
+        proofs,
         cold_compile,
         par_compile,
         disk_hit,
@@ -357,6 +377,8 @@ def bars() -> list[Bar]:
         for name in ("matmul", "attention"):
             add(f"visits per node, {name}, {target}", v[name], "visits", 60)
         add(f"twice the program, {target}", v["doubled"], "x visits", 2.0)
+    for name, us in fresh("proofs").items():
+        add(f"proof: {name.replace('_', ' ')}", us, "us", 150)
     # A machine with a GPU has a faster processor, and NVRTC is most of that time.
     hopper = 0.7 if cuda_devices() else 1.6
     for target, limit in zip((*CPU, *CUDA), (0.15, 0.35, 1.2, hopper), strict=True):

@@ -96,9 +96,8 @@ def _parsed(label: str, parse: Callable[[object], object], value: object) -> Any
     except ValueError as error:
         raise OptionError(
             f"{label} expects {error}, got {value!r} of type {type(value).__name__}",
-            code="TL0501",
-            help="docs/generated/pass-configs.md lists the keys and their values",
-        ) from None
+            code="TL0501", help="docs/generated/pass-configs.md lists the keys and their values",
+        ) from None  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,9 +178,8 @@ class Options:
                 raise OptionError(
                     f"pass configs {set_by[row.option]!r} and {key.value!r} contradict each other: "
                     f"both set {row.option}",
-                    code="TL0502",
-                    help="leave one of them out",
-                )
+                    code="TL0502", help="leave one of them out",
+                )  # fmt: skip
             set_by[row.option] = key.value
             if row.option in _NOT_YET and parsed != cls.__dataclass_fields__[row.option].default:
                 _warn_once(f"pass config {key.value!r}", _NOT_YET[row.option])
@@ -511,9 +509,8 @@ class _Variable(Generic[T]):
         except ValueError as error:
             raise OptionError(
                 f"environment variable {self.name} expects {error}, got {text!r}",
-                code="TL0504",
-                help=f"unset {self.name} for the default",
-            ) from None
+                code="TL0504", help=f"unset {self.name} for the default",
+            ) from None  # fmt: skip
 
     def __set__(self, instance: Env, value: T) -> None:
         instance.overrides[self.name] = value

@@ -20,7 +20,6 @@ from tilelang.ir import (
     PrimFunc,
     Return,
     Var,
-    call,
     const,
     session,
 )
