@@ -24,7 +24,8 @@ def shift(annotated: bool) -> PrimFunc:
 
 
 @pytest.mark.parametrize(
-    ("target", "word"), [("cuda -arch=sm_80", "__restrict__"), ("llvm", "ptr noalias")]
+    ("target", "word"),
+    [("cuda -arch=sm_80", "__restrict__"), ("llvm", "ptr noalias"), ("c", "* restrict ")],
 )
 def test_pointers_that_may_overlap(target: str, word: str) -> None:
     def count(annotated: bool, noalias: bool) -> int:

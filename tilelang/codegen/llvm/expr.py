@@ -84,22 +84,13 @@ class Expressions(Memory):
             if hit is None:
                 raise InternalError(f"variable {e.name} is used but not bound")
             return hit
-        hit = self.memo.get(e)
+        hit = self.remembered(e)
         if hit is not None:
-            if e in self.from_memory:
-                self.reads += 1
             return hit
-        before, effects = self.reads, self.effects
         handler = _HANDLERS.get(t)
         if handler is None:
             raise InternalError(f"{t.__name__} cannot reach the code generator: {e}")
-        out = handler(self, e)
-        if self.effects != effects:  # a second one is another one
-            return out
-        self.remember(e, out)
-        if self.reads != before:
-            self.from_memory.add(e)
-        return out
+        return self.computed(e, lambda: handler(self, e))
 
     def constant(self, e: Any) -> Value:
         dtype = e.dtype
@@ -112,21 +103,15 @@ class Expressions(Memory):
         """An index as i64. Index arithmetic does not overflow (all of the compiler assumes it), so
         the widening moves to the leaves: sums of 64-bit terms share and fold into addresses."""
         key = (e, "index")
-        hit: Value | None = self.memo.get(key)
+        hit: Value | None = self.remembered(key)
         if hit is not None:
-            self.reads += key in self.from_memory
             return hit
-        before, effects = self.reads, self.effects
         if type(e) in _ARITH and str(e.dtype) == "int32":
-            out = self.fn.binary(_ARITH[type(e)], self.index64(e.a), self.index64(e.b))
-        else:
-            out = resize(self.value(e), 64, e.dtype.kind == "int")
-        if self.effects != effects:
-            return out
-        self.remember(key, out)
-        if self.reads != before:
-            self.from_memory.add(key)
-        return out
+            op = _ARITH[type(e)]
+            return self.computed(
+                key, lambda: self.fn.binary(op, self.index64(e.a), self.index64(e.b))
+            )
+        return self.computed(key, lambda: resize(self.value(e), 64, e.dtype.kind == "int"))
 
     def vector_index64(self, e: Any) -> list[Value]:
         """The lanes of a vector index, as i64 each."""
@@ -377,7 +362,7 @@ class Expressions(Memory):
         return out
 
     def read(self, e: Any) -> Value:
-        self.reads += 1
+        self.reads.add(self.storage(e.buffer))
         return self.load(e.buffer, e.indices)
 
     def ramp(self, e: Any) -> Value:

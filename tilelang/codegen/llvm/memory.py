@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tilelang.errors import InternalError
-from tilelang.ir import Broadcast, Buffer, Const, Expr, Ramp, Store
+from tilelang.ir import Broadcast, Buffer, Const, Expr, Load, Ramp, Store, mentions
 
 from .state import State
 from .streaming import known_multiple, whole_line
@@ -256,7 +256,19 @@ class Memory(State):
         value = self.value(s.value)
         index = self.flat_index(buffer, s.indices)
         lanes = index.dtype.lanes
-        self.invalidate()
+        self.invalidate(buffer)
+        self._put(buffer, index, value, lanes)
+        load = Load(buffer, s.indices)
+        distinct = lanes == 1 or (
+            type(index) is Ramp and type(index.stride) is Const and index.stride.value != 0
+        )
+        if self.mask is None and distinct and load.dtype is s.value.dtype:
+            # A read of it is this value.
+            inside = {x for i in s.indices for x in mentions(i) if type(x) is Buffer}
+            self.remember(load, value)
+            self.from_memory[load] = {self.storage(b) for b in (buffer, *inside)}
+
+    def _put(self, buffer: Buffer, index: Any, value: Value, lanes: int) -> None:
         if buffer.dtype.lanes > 1:
             self._store_contiguous(buffer, index, value, buffer.dtype.lanes)
         elif lanes == 1:

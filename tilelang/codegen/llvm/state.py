@@ -2,7 +2,7 @@
 """What the emitter of one kernel knows at a point of the program: names, values already computed.
 
 A value computed in a block is reused where that block dominates: `scope()` forgets what was added
-inside. A value that depends on memory is forgotten at the next write (`invalidate`).
+inside. A value that depends on memory is forgotten at the next write there (`invalidate`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tilelang.ir import DType
 from .writer import Module, Value
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Collection, Iterator
 
     from tilelang.ir import Buffer, Var
 
@@ -33,8 +33,11 @@ class State:
         self.buffers: dict[Buffer, Value] = {}
         self.streamed: dict[Buffer, Value] = {}  # tensor -> does it start at a cache line?
         self.memo: dict[Any, Any] = {}
-        self.from_memory: set[Any] = set()
-        self.reads = self.effects = 0  # loads, and calls with an effect, so far
+        # For what is in `memo`: the memory that it was read from; and what is read just now.
+        self.from_memory: dict[Any, set[Any]] = {}
+        self.reads: set[Any] = set()
+        self.effects = 0  # calls with an effect, so far
+        self.alone: Collection[Any] = ()  # tensors that overlap no other one
         self.mask: Value | None = None
         self.stack = self.scratch = self.arena = 0
         self._added: list[Any] = []
@@ -48,6 +51,26 @@ class State:
 
     def vector_index64(self, e: Any) -> list[Value]:
         raise AssertionError
+
+    def remembered(self, key: Any) -> Any:
+        """The value computed for a key, if it still holds."""
+        hit = self.memo.get(key)
+        if hit is not None:
+            self.reads |= self.from_memory.get(key, set())
+        return hit
+
+    def computed(self, key: Any, compute: Callable[[], Value]) -> Value:
+        """Computes and remembers a value, and what memory it depends on. Of what has an effect, a
+        second one is another one."""
+        outer, effects = self.reads, self.effects
+        self.reads = set()
+        out = compute()
+        if self.effects == effects:
+            self.remember(key, out)
+            if self.reads:
+                self.from_memory[key] = self.reads
+        self.reads = outer | self.reads
+        return out
 
     def remember(self, key: Any, value: Any) -> None:
         self.memo[key] = value
@@ -64,11 +87,21 @@ class State:
                 self.memo.pop(key, None)
             del self._added[start:]
 
-    def invalidate(self) -> None:
-        """Memory may have changed."""
-        for key in self.from_memory:
+    def storage(self, buffer: Buffer) -> Any:
+        """Names the memory of a buffer: tensors that may overlap have one name."""
+        root = buffer.root()
+        return root if root in self.alone or not root.is_global else "tensors"
+
+    def invalidate(self, buffer: Buffer | None = None) -> None:
+        """Memory may have changed: that of a buffer, or all."""
+        if buffer is None:
+            gone = list(self.from_memory)
+        else:
+            place = self.storage(buffer)
+            gone = [k for k, reads in self.from_memory.items() if place in reads]
+        for key in gone:
             self.memo.pop(key, None)
-        self.from_memory.clear()
+            del self.from_memory[key]
 
     @contextmanager
     def masked(self, mask: Value) -> Iterator[None]:
