@@ -183,5 +183,6 @@ BODIES = {
     "TL1122": "T.annotate_layout({S: T.Layout((8, 16), lambda i, j: i * 16 + j)})",
     "TL1126": "T.annotate_layout({S: lambda i, j: i * 16 + j})\nT.annotate_layout({S: lambda i, j: j * 16 + i})",
     "TL1152": "#! cuda -arch=sm_80\nv = T.alloc_var('float32')\nT.clear(F)\nif tx < 3:\n    F[0, 0] += 1\n    v = F[0, 0]",
+    "TL1154": "#! cuda -arch=sm_80\nG = T.alloc_fragment((16,), 'float32')\nH = T.alloc_fragment((16,), 'float32')\nT.clear(G)\nT.clear(H)\nfor i, j in T.Parallel(16, 16):\n    G[i] += A[i, j]\n    H[j] += G[i]",
     "TL1203": "I[20] = 1",
 }

@@ -40,7 +40,6 @@ from tilelang.ir import (
     as_expr,
     call,
     const_int,
-    free_vars,
     is_const,
     seq,
     substitute,
@@ -57,6 +56,7 @@ from .fragment_access import FragmentAccess, fragment_accesses
 from .kernel_context import kernel_context
 from .layout_choice import default_fragment, reduce_layout, restrict, vector_run
 from .manager import PassContext
+from .split_folds import is_fold, split_folds
 from .stage_fragments import Finish, move
 from .store_epilogue import staged_store
 
@@ -133,8 +133,10 @@ class Inference:
         if t is Role:
             return Role(s.first, s.threads, self._expand(s.body, s.threads), s.annotations, s.span)
         if t is Parallel:
-            self._nest(s, threads)
-            return s
+            parts = split_folds(s)
+            for n in parts:
+                self._nest(n, threads)
+            return seq(parts)
         return s.map_children(lambda c: self._expand(c, threads) if isinstance(c, Stmt) else c)
 
     def _tile_op(self, s: Any, threads: int) -> Stmt:
@@ -344,7 +346,7 @@ class Inference:
         accesses = fragment_accesses(n)
         best: tuple[int, LoopPlan] | None = None
         for a in accesses:
-            if a.writes and self._is_fold(n, a):  # whoever owns the element runs all of its updates
+            if is_fold(n, a):  # whoever owns the element runs all of its updates
                 return self._along(n, self.layouts[a.buffer], a.indices)
             if self._may_leave(n, a):  # some iterations have no element of it
                 continue
@@ -376,13 +378,6 @@ class Inference:
             if start is not None and extent is not None and not 0 <= start <= size - extent:
                 return True
         return False
-
-    def _is_fold(self, n: Parallel, a: FragmentAccess) -> bool:
-        """Do several iterations write one element (`total[i] += x[i, j]`)?"""
-        used = {v for e in a.indices for v in free_vars(e)}
-        return any(
-            v not in used and const_int(x) != 1 for v, x in zip(n.vars, n.extents, strict=True)
-        )
 
     def _along(self, n: Parallel, layout: Any, indices: tuple[Expr, ...]) -> LoopPlan:
         """The nest distributed like a fragment that it accesses. Of a part of the fragment only the
