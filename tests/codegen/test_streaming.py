@@ -10,7 +10,8 @@ import pytest
 
 import tilelang
 import tilelang.language as T
-from tilelang.ir import PrimFunc
+from tilelang.ir import DType, PrimFunc
+from tilelang.runtime.dlpack import allocate
 from tilelang.target import Target
 
 LARGE = 8 << 20  # elements
@@ -70,3 +71,11 @@ def test_every_start(n: int, target: str) -> None:
         np.testing.assert_array_equal(memory[start : start + n], x * 2)
         assert (memory[:start] == -1).all()
         assert (memory[start + n :] == -1).all()
+
+
+def test_a_large_result_in_numpy_starts_at_a_line() -> None:
+    out = allocate((LARGE // 8, 8), DType("float32"), like=np.zeros(1))
+    assert out.ctypes.data % 64 == 0
+    assert out.shape == (LARGE // 8, 8)
+    assert out.dtype == np.float32
+    assert out.flags.writeable

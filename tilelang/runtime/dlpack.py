@@ -15,12 +15,14 @@ from typing import Any, NamedTuple
 
 from tilelang.errors import ArgumentTypeError, ArgumentValueError
 from tilelang.ir import DType
+from tilelang.utils import prod
 
 __all__ = ["CPU", "CUDA", "View", "allocate", "as_ffi_tensor", "is_numpy", "is_torch", "view_of"]
 
 CPU, CUDA = 1, 2  # DLDeviceType
 _DEVICES = {"cpu": CPU, "cuda": CUDA}
 _CAPSULE = b"dltensor"
+_LINE, _LARGE = 64, 32 << 20  # bytes: of a cache line; see `codegen/llvm/streaming.py`
 
 
 class View(NamedTuple):
@@ -208,7 +210,14 @@ def allocate(shape: tuple[int, ...], dtype: DType, like: Any = None, cuda_device
 def _numpy_empty(shape: tuple[int, ...], dtype: DType) -> Any:
     import numpy
 
-    return numpy.empty(shape, numpy.int8 if dtype.bits < 8 else dtype.as_numpy())
+    kind = numpy.dtype(numpy.int8 if dtype.bits < 8 else dtype.as_numpy())
+    size = prod(shape) * kind.itemsize
+    if size < _LARGE:
+        return numpy.empty(shape, kind)
+    # From a cache line on: a CPU kernel writes what is this large past the caches, by lines.
+    memory = numpy.empty(size + _LINE, numpy.uint8)
+    start = -memory.ctypes.data % _LINE
+    return memory[start : start + size].view(kind).reshape(shape)
 
 
 def _container_shape(shape: tuple[int, ...], dtype: DType) -> tuple[int, ...]:
