@@ -104,6 +104,16 @@ def test_copies_that_blocks_share_are_made_once() -> None:
     assert executed(launch, "C") == blocks
 
 
+def test_more_threads_get_more_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    def groups() -> int:
+        return int(np.prod(grid(product(512, 512))))
+
+    monkeypatch.setenv("TILELANG_CPU_THREADS", "1")
+    few = groups()
+    monkeypatch.setenv("TILELANG_CPU_THREADS", "60")
+    assert few < 120 <= groups()
+
+
 def test_names_and_assumptions_are_known_wherever_they_are_used() -> None:
     @T.macro
     def after(X: Any, c: Any, bx: Any, by: Any) -> None:

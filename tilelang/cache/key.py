@@ -24,6 +24,7 @@ from tilelang.engine.callback import postproc_key
 from tilelang.ir import PrimFunc
 from tilelang.ir.printer import Printer
 from tilelang.target import Target
+from tilelang.target.cpu import cpu_threads
 from tilelang.utils import installed_version
 
 __all__ = ["KeyParts", "cache_key", "hashed", "key_parts", "sources_hash"]
@@ -72,6 +73,7 @@ def key_parts(
         "target": target.key_text(),
         "target host": target_host.key_text(),
         "options": options.key_text(),
+        "threads": str(cpu_threads()) if target.is_cpu else "",
         "tools": tool_versions(target),
         "sources of tilelang": sources_hash(),
     }

@@ -24,9 +24,9 @@ import importlib.util
 import os
 import threading
 
-from tilelang.config import env
+from tilelang.target.cpu import cpu_threads
 
-__all__ = ["STATE", "attach", "cpu_threads", "wait"]
+__all__ = ["STATE", "attach", "wait"]
 
 STATE = "tl_pool"
 _PART = 10_000  # work (codegen.work) that a thread should find in a part: some microseconds
@@ -277,16 +277,6 @@ finish:
   ret ptr %message
 }
 """.replace("PART_LESS_1", str(_PART - 1))
-
-
-def cpu_threads() -> int:
-    """How many threads a kernel may use: TILELANG_CPU_THREADS, else the cores of this process."""
-    chosen = env.TILELANG_CPU_THREADS
-    if chosen:
-        return chosen
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 _lock = threading.Lock()

@@ -8,10 +8,15 @@ This machine's features come from the operating system, so that parsing a target
 from __future__ import annotations
 
 import functools
+import os
 import platform
 from pathlib import Path
 
-__all__ = ["features_of", "host_features", "host_name", "vector_bits", "vector_registers"]
+from tilelang.config import env
+
+__all__ = [
+    "cpu_threads", "features_of", "host_features", "host_name", "vector_bits", "vector_registers",
+]  # fmt: skip
 
 # /proc/cpuinfo -> LLVM, where they differ (LLVM: X86.td, AArch64Features.td).
 _RENAMED = {
@@ -75,3 +80,13 @@ def vector_registers(features: frozenset[str]) -> int:
     """Number of them: AVX-512 and NEON have 32, older x86 has 16."""
     arm = platform.machine().lower() in ("aarch64", "arm64")
     return 32 if "avx512f" in features or "neon" in features or arm else 16
+
+
+def cpu_threads() -> int:
+    """How many threads a kernel may use: TILELANG_CPU_THREADS, else the cores of this process."""
+    chosen = env.TILELANG_CPU_THREADS
+    if chosen:
+        return chosen
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -38,6 +38,7 @@ from tilelang.ir import (
     mentions,
     walk,
 )  # fmt: skip
+from tilelang.target.cpu import cpu_threads
 from tilelang.utils import ceildiv, prod
 
 __all__ = ["Dependence", "Dims", "factors"]
@@ -45,7 +46,7 @@ __all__ = ["Dependence", "Dims", "factors"]
 _CACHE = 3 << 18  # bytes of a second-level cache that the buffers of a group may take
 _FACTORS = (1, 2, 3, 4, 6, 8)
 _LOADS = {"copy": 1, "pack": 2}  # the cost of a byte: a packed one is also converted
-_GROUPS = 4  # at least that many remain, for as many threads
+_GROUPS = 2  # at least that many remain for each thread
 
 Dims = frozenset[int]
 """Dimensions of the grid, x first."""
@@ -180,12 +181,14 @@ def factors(plan: Dependence) -> tuple[int, ...]:
         for n, g in enumerate(grid)
     ]
 
+    least = _GROUPS * max(cpu_threads(), 2)
+
     def times(dims: Dims, f: Sequence[int]) -> int:
         return prod(f[d] for d in dims)
 
     def fits(f: Sequence[int]) -> bool:
         parts = zip(grid, f, strict=True)
-        if None not in grid and prod(ceildiv(g or 1, x) for g, x in parts) < _GROUPS:
+        if None not in grid and prod(ceildiv(g or 1, x) for g, x in parts) < least:
             return False
         return sum(_size(b) * times(plan.dims[b], f) for b in plan.allocs) <= _CACHE
 
