@@ -583,11 +583,7 @@ class Env:
 
     def __init__(self) -> None:
         self.overrides: dict[str, object] = {}
-
-    @property
-    def env(self) -> Env:
-        """Itself: programs write both `tilelang.env.X` and `tilelang.env.env.X`."""
-        return self
+        self.env = self  # programs write both `tilelang.env.X` and `tilelang.env.env.X`
 
     # what to compile for
     TILELANG_DEFAULT_TARGET = _Variable(str, _default_target, "Target when none is given.")

@@ -330,6 +330,7 @@ _ASYNC = [
         "wgmma_desc(ptr, lbo_bytes, sbo_bytes, swizzle) -> uint64: shared-memory matrix descriptor;"
         " "
         "swizzle 0 none, 1 128B, 2 64B, 3 32B; + (bytes >> 4) moves it",
+        unit="wgmma",
         header="wgmma",
         arch=90,
     ),

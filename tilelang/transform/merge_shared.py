@@ -39,7 +39,7 @@ from tilelang.ir import (
 from tilelang.utils import align_up
 
 from .manager import PassContext
-from .summary import StmtRewriter, Summary, summary
+from .summary import StmtRewriter, Summary, statements, summary
 
 _ALIGN = 16  # of cp.async and ldmatrix rows (PTX ISA); more where an Alloc says "align"
 _BARRIER_ALIGN = 8  # an mbarrier object (PTX ISA, mbarrier)
@@ -132,15 +132,17 @@ def _bytes(b: Buffer) -> int:
 @dataclass
 class _Fences:
     """Which top-level statements are barriers of the whole block, and which wait for all cp.async
-    groups. anywhere: a wait and a barrier may be inserted before any statement."""
+    groups. free: units whose accesses end with the statement that makes them. anywhere: a wait and
+    a barrier may be inserted before any statement."""
 
     barriers: list[int]
     waits: list[int]
+    free: set[str]
     anywhere: bool = False
 
     def separates(self, a: _Item, b: _Item) -> bool:
         """May `b` (used later) lie where `a` was?"""
-        if a.units - {"generic", "cp_async"} or "tma" in b.units:
+        if a.units - {"cp_async"} - self.free or "tma" in b.units:
             # Reads by the asynchronous proxy end where their own waits say, and a generic access
             # before a TMA write needs a proxy fence: such places are not reused.
             return False
@@ -161,7 +163,23 @@ def _after(places: list[int], lo: int, otherwise: int) -> int:
 def _existing(top: list[Stmt]) -> _Fences:
     barriers = [n for n, s in enumerate(top) if _is_call(s, "sync_threads")]
     waits = [n for n, s in enumerate(top) if _is_call(s, "cp_async_wait", 0)]
-    return _Fences(barriers, waits)
+    return _Fences(barriers, waits, _free(top))
+
+
+def _free(top: list[Stmt]) -> set[str]:
+    """wgmmas are done with their operands if each statement waits for those that it issues."""
+    return {"generic"} | ({"wgmma"} if all(map(_waits_for_wgmma, top)) else set())
+
+
+def _waits_for_wgmma(s: Stmt) -> bool:
+    """Is the last commit in the text of `s` followed by a wait for all groups?"""
+    open_ = False
+    for x in statements(s):
+        if _is_call(x, "wgmma_commit"):
+            open_ = True
+        elif _is_call(x, "wgmma_wait", 0):
+            open_ = False
+    return not open_
 
 
 def _is_call(s: Stmt, op: str, *args: int) -> bool:
@@ -177,7 +195,7 @@ def _with_cuts(
     items: list[_Item], top: list[Stmt], total: int, ctx: PassContext
 ) -> tuple[int, set[int]]:
     """The arena and the statements before which a barrier is inserted, if that pays."""
-    smaller = _place(items, _Fences([], [], anywhere=True))
+    smaller = _place(items, _Fences([], [], _free(top), anywhere=True))
     if smaller > total * _WORTH and total <= ctx.target.max_smem:
         return _place(items, _existing(top)), set()
     return smaller, _needed_cuts(items, _existing(top))

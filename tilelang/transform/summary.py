@@ -72,12 +72,13 @@ def _call(out: Summary, x: Call) -> None:
     out.calls.setdefault(x.op, []).append(x)
     if x.op == "address_of":
         return
-    pointers = INTRINSICS[x.op].pointers
+    row = INTRINSICS[x.op]
     for i, a in enumerate(x.args):
         if type(a) is Call and a.op == "address_of":
             root = pointed(a).root()
-            out.units.add((root, INTRINSICS[x.op].unit if i in pointers else "other"))
-            if pointers.get(i, "rw") != "read":
+            known = i in row.pointers or row.unit != "generic"  # a descriptor is for its unit
+            out.units.add((root, row.unit if known else "other"))
+            if row.pointers.get(i, "rw") != "read":
                 out.written.add(root)
 
 
