@@ -189,6 +189,6 @@ def test_the_table_says_whose_results_differ_per_thread() -> None:
             assert row.per_thread, row.name
     assert {n for n, row in TABLE.items() if row.per_thread} == {
         "call_extern", "elect_one", "atomic_add", "atomic_max", "atomic_min", "atomic_or",
-        "atomic_load", "atomic_store", "match_any",
+        "atomic_load", "atomic_store", "match_any", "cluster_load",
         "shfl_idx", "shfl_xor", "shfl_up", "shfl_down",
     }  # fmt: skip

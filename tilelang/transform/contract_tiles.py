@@ -73,7 +73,10 @@ class _OfTiles(StmtRewriter):
         self.tiles = {
             s.buffer
             for s in allocs
-            if s.buffer not in views and s.buffer.strides is None and not s.annotations
+            if s.buffer not in views
+            and not s.buffer.is_global
+            and s.buffer.strides is None
+            and not s.annotations
         } - views
         for s in statements(body):
             self.users.update(_own_tiles(s))
