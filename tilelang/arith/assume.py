@@ -61,7 +61,7 @@ def _fact(f: Facts, cond: Any, value: bool) -> None:
         a, b = f.linear(cond.a), f.linear(cond.b)
         wide: Any = f.expanded(cond)
         _compare(f, kind, a.minus(b))
-        if wide is not cond:
+        if wide is not cond and type(wide) is type(cond):  # it may have folded to a constant
             _compare(f, kind, f.linear(wide.a).minus(f.linear(wide.b)))
         if kind is EQ:
             _remainder(f, cond.a, b)

@@ -86,8 +86,8 @@ class ClockSum {
   Clock last_;
 };
 
-// What is known of each of several blocks: a shared immutable list, ordered by slot. `fenced`: what a
-// proxy fence has made visible to the async proxy.
+// What is known of each of several blocks: a shared immutable list, ordered by slot. `fenced`: what
+// a proxy fence has made visible to the async proxy.
 class Past {
  public:
   struct Entry {

@@ -7,7 +7,16 @@
 
 namespace sim {
 
-enum CollectiveOp : int { kSyncWarp, kShuffle, kElect = kShuffle + 4, kLdmatrix, kStmatrix, kMma, kBallot, kMatch };
+enum CollectiveOp : int {
+  kSyncWarp,
+  kShuffle,
+  kElect = kShuffle + 4,
+  kLdmatrix,
+  kStmatrix,
+  kMma,
+  kBallot,
+  kMatch,
+};
 const char* op_name(int op);
 
 // Blocks until all living lanes of `mask` have called with the same op and line; the last one runs

@@ -124,8 +124,8 @@ void count_box(Block& block, const TmaOperation& op) {
   if (!block.count_traffic) return;
   for_each_row(op, [&](size_t, unsigned char* global, size_t first, size_t end) {
     if (global)
-      block.launch.touch(block.launch.place(reinterpret_cast<uintptr_t>(global + first)), end - first,
-                         op.stores());
+      block.launch.touch(block.launch.place(reinterpret_cast<uintptr_t>(global + first)),
+                         end - first, op.stores());
   });
 }
 
@@ -333,8 +333,8 @@ void tlsim_copy_cluster(void* dst, const void* src, unsigned bytes, void* bar, u
       (reinterpret_cast<uintptr_t>(dst) | reinterpret_cast<uintptr_t>(src)) % 16 ||
       !block.is_shared(dst) || !block.is_shared(src))
     block.fail(self, "tma",
-               format("thread %u: copy_cluster%s of %u bytes to block %u of a cluster of %u: places "
-                      "and size must be multiples of 16, in shared memory",
+               format("thread %u: copy_cluster%s of %u bytes to block %u of a cluster of %u: "
+                      "places and size must be multiples of 16, in shared memory",
                       self.id, site_text(at_line(line)).c_str(), bytes, rank,
                       block.launch.cluster_blocks));
   Block& peer = block.group.peer(block, rank);

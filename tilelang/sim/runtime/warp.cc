@@ -178,7 +178,8 @@ unsigned tlsim_vote(uint64_t value, int match, int line) {
   Fiber& self = *current;
   unsigned result = 0;
   ++self.block->counters.shuffles;
-  meet(self, ~0u, match ? kMatch : kBallot, line, LaneOperand{&value, &result, nullptr, value}, vote);
+  const LaneOperand operand{&value, &result, nullptr, value};
+  meet(self, ~0u, match ? kMatch : kBallot, line, operand, vote);
   return result;
 }
 

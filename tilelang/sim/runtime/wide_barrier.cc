@@ -54,8 +54,8 @@ namespace {
 void check_cluster(Fiber& self, const char* what, int line) {
   if (self.block->launch.cluster_blocks > 1) return;
   self.block->fail(self, "barrier",
-                   format("thread %u: %s%s in a kernel that was launched without a cluster", self.id,
-                          what, site_text(at_line(line)).c_str()));
+                   format("thread %u: %s%s in a kernel that was launched without a cluster",
+                          self.id, what, site_text(at_line(line)).c_str()));
 }
 
 Block& peer_at(Fiber& self, unsigned rank, const char* what, int line) {
@@ -85,8 +85,8 @@ void tlsim_sync_grid(int line) {
                       self.id, site_text(at_line(line)).c_str()));
   if (grid.busy() && grid.line() != line)
     block.fail(self, "divergence",
-               format("thread %u is at sync_grid%s while others wait at sync_grid%s: all threads of "
-                      "the grid must reach the same one",
+               format("thread %u is at sync_grid%s while others wait at sync_grid%s: all threads "
+                      "of the grid must reach the same one",
                       self.id, site_text(at_line(line)).c_str(),
                       site_text(at_line(grid.line())).c_str()));
   block.count_event(at_line(line), kBarrierSite);
