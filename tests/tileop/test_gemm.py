@@ -12,10 +12,12 @@ import pytest
 from tests.tileop.op_support import cpu_context, fragment, reference, run_on_cpu, shared, values
 from tilelang.ir import Buffer, Builder, DType, Var, const, stmt_text
 from tilelang.tileop import Gemm
+from tilelang.tileop.gemm.pack import Pack
 
 DTYPES = [
     ("float32", "float32"), ("float64", "float64"), ("float16", "float32"), ("bfloat16", "float32"),
     ("float16", "float16"), ("int8", "int32"), ("uint8", "int32"), ("int32", "int32"),
+    ("int4", "int32"), ("float8_e4m3fn", "float32"), ("float8_e5m2", "float32"),
 ]  # fmt: skip
 
 
@@ -139,3 +141,20 @@ def test_effects() -> None:
     ]  # fmt: skip
     op, _, _ = _case(3, 4, 5, "float32", "float32", False, False, True)
     assert [a.buffer.name for a in op.effects().reads] == ["A", "B"]
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8", "int4"])
+@pytest.mark.parametrize("shape", [(1, 1), (8, 16), (13, 27)])
+def test_a_packed_operand_holds_the_same_numbers(
+    transposed: bool, dtype: str, shape: tuple[int, int]
+) -> None:
+    src, dst = shared("A", shape, dtype), shared("P", shape[:: -1 if transposed else 1], "float32")
+    op = Pack(src.whole(), dst.whole(), transposed)
+    arrays = [values(b.static_shape, str(b.dtype), 0) for b in (src, dst)]
+    want = [v.copy() for v in arrays]
+    reference(op, *zip((src, dst), want, strict=True))
+    run_on_cpu(op, [src, dst], arrays)
+    np.testing.assert_array_equal(arrays[1], want[1])
+    whole = arrays[0].astype(np.float32)
+    np.testing.assert_array_equal(arrays[1], whole.T if transposed else whole)
