@@ -130,3 +130,11 @@
   s[0] = 7;
   tl::sync_warp();
   if (t == 63) s[0] = 9;
+
+//// cp.async arrives and nobody waits | missing_wait | cp_async of thread
+  unsigned long long* bar = (unsigned long long*)(s + 128); if (t == 0) tl::mbar_init(bar, 64); tl::sync_threads();
+  tl::cp_async<4>(&s[t], &A[t]); tl::cp_async_mbar_arrive(bar); A[t] = s[t];
+
+//// cp.async arrives and the wait is for the wrong parity | missing_wait | cp_async of thread
+  unsigned long long* bar = (unsigned long long*)(s + 128); if (t == 0) tl::mbar_init(bar, 64); tl::sync_threads();
+  tl::cp_async<4>(&s[t], &A[t]); tl::cp_async_mbar_arrive(bar); tl::mbar_wait(bar, 1); A[t] = s[t];

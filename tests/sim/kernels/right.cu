@@ -75,3 +75,7 @@
   s[0] = 7;
   tl::sync_threads();
   if (t == 3) s[0] = 8;
+
+//// cp.async arrives at an mbarrier
+  unsigned long long* bar = (unsigned long long*)(s + 128); if (t == 0) tl::mbar_init(bar, 64); tl::sync_threads();
+  tl::cp_async<4>(&s[t], &A[t]); tl::cp_async_mbar_arrive(bar); tl::mbar_wait(bar, 0); A[t] = s[t ^ 1];
