@@ -43,10 +43,17 @@ def annotate_layout(layouts: Mapping[Buffer, Any], allow_reannotation: bool = Fa
 
     allow_reannotation: a buffer may have another layout already, which this one replaces.
     """
-    from .layouts import resolved  # the layout package is needed by few kernels
+    # on first use: the layout package is needed by few kernels
+    from .layouts import layout_of_threads, resolved
 
     t, launch = kernel_trace("T.annotate_layout")
     items = _buffers(t, "T.annotate_layout", layouts)
+    for b in [b for b, layout in items.items() if b.is_local and layout_of_threads(layout)]:
+        del items[b]
+        no_effect(
+            "T.annotate_layout: a T.Fragment of a T.alloc_local buffer",
+            "each thread has all of it for itself",
+        )
     new = {b: resolved(t, b, layout) for b, layout in items.items()}
     known = launch.annotations.setdefault("layouts", {})
     for b, layout in new.items():

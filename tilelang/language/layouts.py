@@ -62,6 +62,11 @@ def Fragment(
     )
 
 
+def layout_of_threads(layout: Any) -> bool:
+    """Does it say which thread holds what?"""
+    return isinstance(layout, (lay.Fragment, lay.FragmentTable))
+
+
 def resolved(t: Trace, buffer: Buffer, layout: Any) -> Any:
     """A layout annotation as an object of the layout package; it must be of the buffer's shape."""
     fragments = (lay.Fragment, lay.FragmentTable)
