@@ -233,7 +233,7 @@ class RoleRing:
         """One thread of each crowd says that all of them have read the slot of `back` steps
         before."""
         stages = self.pipeline.stages
-        slot = self._slot(step + (stages - back) if back > 0 else step - back)  # none is negative
+        slot = self._slot(step + (stages - back if back > 0 else -back))  # nothing negative
         if c.crowd == WARP:
             b.call("sync_warp", 0xFFFFFFFF)
         with b.if_(self.thread % c.crowd == 0):
