@@ -589,3 +589,26 @@ def _clears(A):
     A: T.Tensor((4,), "float32")
     with T.Kernel(1):
         T.clear(A)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["llvm", "cuda -arch=sm_80"])
+def test_ten_thousand_statements_compile_in_linear_time(target: str) -> None:
+    import time
+
+    def seconds(count: int) -> float:
+        body = "".join(f"        A[{i % 64}] = A[{i * 7 % 64}] + n\n" for i in range(count))
+        text = (
+            "import tilelang.language as T\n\n@T.prim_func\n"
+            "def main(A: T.Tensor((64,), 'int32'), n: T.int32):\n"
+            "    with T.Kernel(1, threads=1):\n" + body
+        )
+        scope: dict[str, Any] = {}
+        file = f"<{count} statements>"
+        start = time.process_time()
+        exec(compile(T.remember_source(text, file), file, "exec"), scope)
+        tilelang.lower(scope["main"], target=target)
+        return time.process_time() - start
+
+    seconds(100)
+    assert seconds(10_000) < 10 * seconds(2_500) + 1  # quadratic would be 16
