@@ -314,7 +314,7 @@ _MERGES = "shared memory is always laid out by the lifetimes of its buffers"
 _NO_SUCH_PASS = "there is no such pass here"
 _DUMP = "set TILELANG_DUMP to see the IR after any pass"
 _TIME = "set TILELANG_TIME=1 to see the time of each pass"
-_LAYOUTS = "layouts are not drawn"
+_LAYOUTS = "call tilelang.tools.plot_layout to draw a layout"
 _REPORTS = "kernel.show('why') reports every choice"
 
 _Key = PassConfigKey
@@ -589,7 +589,7 @@ class Env:
     TILELANG_DEFAULT_TARGET = _Variable(str, _default_target, "Target when none is given.")
     TILELANG_TARGET = _Variable(str, "auto", "Older name of TILELANG_DEFAULT_TARGET.")
     TILELANG_EXECUTION_BACKEND = _Variable(
-        str, "auto", "How kernels are called: tvm_ffi, ctypes, nvrtc, torch or auto."
+        str, "auto", "How kernels are called: tvm_ffi, nvrtc, ctypes, cython, torch, sim or auto."
     )
     CUDA_HOME = _Variable(_maybe_path, _default_cuda_home, "CUDA toolkit, for nvcc if asked for.")
     CUDA_PATH = _Variable(_maybe_path, None, "The same, as other systems spell it.")
