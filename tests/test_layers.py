@@ -41,8 +41,10 @@ LAYERS = {
 # The package's own front page: it names what users import, so nothing below may need it.
 ROOT_MODULES = frozenset({"__init__", "__main__"})
 # The exceptions to "packages of one row do not import each other": options raise errors; a kernel
-# is looked up in the cache before it is compiled.
-WITHIN_A_ROW = frozenset({("config", "errors"), ("jit", "cache"), ("cache", "jit")})
+# is looked up in the cache before it is compiled; a command runs the fuzzer.
+WITHIN_A_ROW = frozenset(
+    {("config", "errors"), ("jit", "cache"), ("cache", "jit"), ("tools", "testing")}
+)
 # Large or optional: imported on first use, so that `import tilelang` stays fast and needs none.
 LAZY = frozenset({"cuda", "cupy", "llvmlite", "matplotlib", "torch", "tvm_ffi"})
 

@@ -195,3 +195,29 @@ def test_orders_that_an_operation_has_not(body: str, text: str) -> None:
         def main(A: T.Tensor((4,), "int32")):
             with T.Kernel(1, threads=32):
                 eval(body)
+
+
+@everywhere
+def test_updates_outside_of_a_tensor_are_dropped(where: str) -> None:
+    """Of a tile at the ragged end, and of elements in every dimension."""
+
+    @T.prim_func
+    def main(
+        A: T.Tensor((2, 16, 8), "int32"),
+        C: T.Tensor((21, 5), "int32"),
+        D: T.Tensor((5,), "int32"),
+    ):
+        with T.Kernel(2, threads=32) as bx:
+            tile = T.alloc_fragment((16, 8), "int32")
+            T.copy(A[bx, :, :], tile)
+            T.atomic_add(C[bx * 16 : bx * 16 + 16, 0:8], tile)
+            for i in T.Parallel(8):
+                T.atomic_max(D[i - 2], 40 + i)
+
+    a = np.arange(256, dtype=np.int32).reshape(2, 16, 8)
+    c = np.full((21, 5), 3, np.int32)
+    want = c + a.reshape(32, 8)[:21, :5]
+    d = np.zeros(5, np.int32)
+    run(where, main, a, c, d)
+    np.testing.assert_array_equal(c, want)
+    assert d.tolist() == [42, 43, 44, 45, 46]

@@ -66,6 +66,9 @@ class Memory:
                 raise self._outside(index)
         return self.read(self.array[index] if self.table is None else self.flat[self.table[index]])
 
+    def has(self, index: tuple[int, ...]) -> bool:
+        return all(0 <= i < n for i, n in zip(index, self.shape, strict=True))
+
     def put(self, index: tuple[int, ...], value: Value) -> None:
         for i, n in zip(index, self.shape, strict=True):
             if not 0 <= i < n:

@@ -377,8 +377,20 @@ class Program(ExprText):
             return "pass"
         if e.op in _IMMEDIATE:
             key = self.constant(e, "call") if e.op in _NEEDS_CALL else "None"
-            return f"me.{e.op}({key}, ({args}))"
+            call = f"me.{e.op}({key}, ({args}))"
+            return call if e.op not in _NEEDS_CALL else self.update(e, call)
         return f"(yield {e.op!r}, ({args}))"
+
+
+    def update(self, e: Call, call: str) -> str:
+        """An atomic update of an element outside of a global buffer is dropped, as a store is."""
+        target = e.args[0]
+        if type(target) is not Call or target.op != "address_of":
+            return call
+        load: Any = target.args[0]
+        if not load.buffer.root().is_global:
+            return call
+        return f"({call} if {self.name(load.buffer)}.has({self.tuple(load.indices)}) else 0)"
 
 
 _NEEDS_CALL = ("atomic_add", "atomic_max", "atomic_min", "atomic_or")

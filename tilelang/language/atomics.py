@@ -28,7 +28,7 @@ from tilelang.tileop.checks import describe, differ, shape_text
 
 from .hints import known_notes
 from .loops import Parallel
-from .operands import is_place, region
+from .operands import is_place, region, with_known_extents
 from .protocol import Protocol
 from .trace import Trace, current
 from .values import VarRef, plain, scalar
@@ -149,6 +149,7 @@ def _atomic_tile(t: Trace, op: str, dst: Any, value: Any, order: str) -> None:
     else:
         to = region(t, dst, f"T.{op}: dst")
         src = region(t, value, f"T.{op}: value", to.extents) if is_place(value) else None
+    to, src = with_known_extents(to), src and with_known_extents(src)
     moving = to.squeezed() or (0,)
     if src is not None and src.squeezed() and _differ(to, src):
         raise t.error(

@@ -40,6 +40,14 @@ def region(t: Trace, value: Any, what: str, extents: tuple[Expr, ...] | None = N
     )
 
 
+def with_known_extents(r: Region) -> Region:
+    """A[n : n + 16] has 16 elements, whatever n is."""
+    if all(type(e) is Const for e in r.extents):
+        return r
+    facts = Facts()
+    return Region(r.buffer, r.offsets, tuple(map(facts.simplify, r.extents)))
+
+
 def _tile_at(t: Trace, load: Load, what: str, extents: tuple[Expr, ...] | None) -> Region:
     n = len(load.indices)
     if extents is None:

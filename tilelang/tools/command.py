@@ -41,6 +41,7 @@ def _parser() -> argparse.ArgumentParser:
     time.add_argument("file", type=Path, help="a Python program; it is run as a script")
     time.add_argument("rest", nargs=argparse.REMAINDER, help="its arguments")
     _add_simulate(add("simulate", _simulate, "A program with its CUDA kernels on a simulated GPU."))
+    _add_fuzz(add("fuzz", _fuzz, "Random programs, run everywhere, until two results differ."))
     cache = add("cache", _cache, "List, explain or remove the kernels on disk.")
     cache.add_argument("action", choices=("ls", "explain", "clear"))
     cache.add_argument(
@@ -63,6 +64,21 @@ def _add_simulate(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--time-limit", type=float, default=300.0, help="seconds for a kernel; 0: no")
     verb.add_argument("--no-check", action="store_true", help="do not look for faults")
     verb.add_argument("--no-traffic", action="store_true", help="count no wavefronts and sectors")
+
+
+def _add_fuzz(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("--seconds", type=float, default=60.0, help="for how long (%(default)s)")
+    verb.add_argument("--seed", type=int, default=0, help="of the first program (%(default)s)")
+    verb.add_argument("--programs", type=int, help="at most so many")
+    verb.add_argument("--targets", help="separated by commas; llvm,c and the simulated GPUs")
+    verb.add_argument("--out", type=Path, help="where the program that fails is written")
+
+
+def _fuzz(args: argparse.Namespace) -> int:
+    from .fuzz import fuzz_programs
+
+    targets = args.targets.split(",") if args.targets else None
+    return fuzz_programs(args.seconds, args.seed, args.programs, targets, args.out)
 
 
 def _simulate(args: argparse.Namespace) -> int:

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whole programs. In: choices. Out: the text of a kernel `program`, valid on every target, and the
+sizes and numbers that it is to be called with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from . import copies, elements, products
+from .choices import Choices
+from .program import Writer
+
+__all__ = ["Program", "generate"]
+
+_SMALL_DTYPES = ("float16", "float32", "bfloat16", "int8")
+_LARGE_DTYPES = ("float16", "bfloat16", "int8", "float8_e4m3fn", "float8_e5m2", "float32")
+_STATEMENTS = (
+    elements.elementwise, copies.load, elements.reduce, products.product, copies.fill,
+    copies.load_elements, copies.through_shared, copies.convert, copies.box, copies.reshaped,
+    elements.repeated, elements.conditional, copies.masked_rows, elements.counted,
+    elements.histogram, products.chained_product, products.more_product, products.attention,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Program:
+    """sizes: by name, of dimensions that are known at run time, and of numbers it is given."""
+
+    text: str
+    sizes: dict[str, int]
+
+
+def generate(choices: Choices) -> Program:
+    large = choices.flag()
+    with choices.span():
+        p = _large(choices) if large else _small(choices)
+    with choices.span():
+        first = [products.product, products.attention] if large else [copies.load, products.product]
+        choices.pick(first)(p)
+    choices.repeat(3 if large else 6, lambda: choices.pick(_STATEMENTS)(p))
+    for t in p.tiles:
+        copies.store(p, t)
+    for v in p.row_vectors:
+        copies.store(p, v, vector=True)
+    return Program(p.text(), p.sizes)
+
+
+def _small(c: Choices) -> Writer:
+    """Tiles of any shape."""
+    m, n, k = (1 + c.number(39) for _ in range(3))
+    return _writer(c, (m, n, k), c.pick([32, 64, 128]), c.pick(_SMALL_DTYPES), large=False)
+
+
+def _large(c: Choices) -> Writer:
+    """Tiles that tensor cores take whole."""
+    m, n, k = (c.pick([64, 128]) for _ in range(3))
+    return _writer(c, (m, n, k), c.pick([128, 256]), c.pick(_LARGE_DTYPES), large=True)
+
+
+def _writer(
+    c: Choices, shape: tuple[int, int, int], threads: int, dtype: str, *, large: bool
+) -> Writer:
+    rows = max(shape[0] * c.between(1, 2) - c.pick([0, 1, 2, 3]), 1)
+    name = "M" if c.flag() else str(rows)
+    sizes = {"M": rows} if name == "M" else {}
+    acc = "int32" if dtype == "int8" else "float32"
+    return Writer(c, *shape, threads, dtype, acc, name, sizes, large)
