@@ -132,7 +132,8 @@ def test_names_and_assumptions_are_known_wherever_they_are_used() -> None:
     np.testing.assert_array_equal(run(func, m, n, np.full(1, 3, np.int32)), want)
 
 
-def test_a_variable_of_the_block_has_a_value_for_each_block() -> None:
+@pytest.mark.parametrize("target", ["llvm", "c"])
+def test_a_variable_of_the_block_has_a_value_for_each_block(target: str) -> None:
     @T.prim_func
     def main(
         A: T.Tensor((256, K), "float32"),
@@ -158,7 +159,7 @@ def test_a_variable_of_the_block_has_a_value_for_each_block() -> None:
     a, b = data(256, 256)
     want = a @ b + 5 + 3 * (np.arange(256) // 32)
     assert grid(main) != (8, 8)
-    np.testing.assert_array_equal(run(main, 256, 256, ZERO), want)
+    np.testing.assert_array_equal(run(main, 256, 256, ZERO, target), want)
 
 
 def test_what_others_see_happens_for_every_block() -> None:

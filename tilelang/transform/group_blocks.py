@@ -34,6 +34,7 @@ from tilelang.ir import (
     PrimFunc,
     Region,
     Rewriter,
+    Scope,
     Stmt,
     Store,
     Var,
@@ -98,8 +99,11 @@ class _Writer:
 
     def _parted(self, b: Buffer) -> Buffer:
         count = prod(self.counts[d] for d in self.plan.dims[b])
+        if count == 1:
+            return b
+        scope = Scope.LOCAL if b.scope == Scope.VAR else b.scope  # several are no variable
         shape = (b.shape[0] * count, *b.shape[1:])
-        return b if count == 1 else Buffer(b.name, shape, b.dtype, b.scope, span=b.span)
+        return Buffer(b.name, shape, b.dtype, scope, span=b.span)
 
     # ------------------------------------------------------------------------------ statements
 
