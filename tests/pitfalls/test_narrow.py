@@ -250,3 +250,51 @@ def test_sums_that_a_narrow_total_cannot_hold(t: str) -> None:
         o = np.zeros(1, kind)
         launch(main, t, np.array(values, kind), o)
         assert float(o[0]) == want, (dtype, o)
+
+
+@pytest.mark.parametrize("t", ["llvm", "c"])
+def test_reductions_of_single_bits(t: str) -> None:
+    """A sum of bits wraps; vectors of them are folded by halves."""
+
+    @T.prim_func
+    def main(X: T.Tensor((3, 40), "int8"), O: T.Tensor((3, 3), "int8")):
+        with T.Kernel(1, threads=32):
+            x = T.alloc_fragment((3, 40), "uint1")
+            T.copy(X, x)
+            for n, kind in enumerate(("sum", "max", "min")):
+                o = T.alloc_fragment((3,), "uint1")
+                getattr(T, f"reduce_{kind}")(x, o)
+                T.copy(o, O[n, :])
+
+    x = np.ones((3, 40), np.int8)
+    x[0] = 0
+    x[1, 7] = 0
+    o = np.zeros((3, 3), np.int8)
+    launch(main, t, x, o)
+    assert o.tolist() == [[0, 1, 0], [0, 1, 1], [0, 0, 1]]
+
+
+@pytest.mark.parametrize("t", ["llvm", "c"])
+@pytest.mark.parametrize("n", [1, 37])
+def test_arithmetic_of_single_bits(t: str, n: int) -> None:
+    """Modulo 2, in vectors and in their remainder."""
+
+    @T.prim_func
+    def main(X: T.Tensor((2, n), "int8"), O: T.Tensor((6, n), "int8")):
+        with T.Kernel(1, threads=32):
+            b = T.alloc_shared((2, n), "uint1")
+            T.copy(X, b)
+            for i in T.Parallel(n):
+                O[0, i] = T.cast(b[0, i] + b[1, i], "int8")
+                O[1, i] = T.cast(b[0, i] - b[1, i], "int8")
+                O[2, i] = T.cast(b[0, i] * b[1, i], "int8")
+                O[3, i] = T.cast(T.if_then_else(b[0, i] < b[1, i], 5, 3), "int8")
+                O[4, i] = T.cast(T.if_then_else(b[0, i] >= b[1, i], 5, 3), "int8")
+                O[5, i] = T.cast(T.min(b[0, i], b[1, i]), "int8")
+
+    x = np.stack([3 >> np.arange(n) % 4 & 1, 5 >> np.arange(n) % 4 & 1]).astype(np.int8)
+    o = np.zeros((6, n), np.int8)
+    launch(main, t, x, o)
+    a, b = x
+    want = [a ^ b, a ^ b, a & b, np.where(a < b, 5, 3), np.where(a >= b, 5, 3), a & b]
+    np.testing.assert_array_equal(o, want)

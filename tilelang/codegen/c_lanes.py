@@ -32,6 +32,7 @@ _INFIX = {
     "and": "&", "or": "|", "xor": "^", "shl": "<<", "lshr": ">>", "ashr": ">>", "udiv": "/",
     "urem": "%", "sdiv": "/", "srem": "%",
 }  # fmt: skip
+_OF_BITS = {"add": "xor", "sub": "xor", "mul": "and"}  # arithmetic modulo 2
 _SIGNED_OPS = frozenset({"ashr", "sdiv", "srem"})
 _RELATION = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 # fcmp predicates that are the negation of an ordered one.
@@ -254,7 +255,7 @@ class CFunction(Function):
 
     def binary(self, op: str, a: Value, b: Value) -> Value:
         if a.elem == "i1":
-            return self._logic(op, a, b)
+            return self._logic(_OF_BITS.get(op, op), a, b)
         if a.const is not None and b.const is not None and op in ("add", "sub", "mul", "and"):
             return super().binary(op, a, b)
         if op == "frem":
@@ -293,11 +294,7 @@ class CFunction(Function):
 
     def compare(self, predicate: str, a: Value, b: Value) -> Value:
         if a.elem == "i1":
-            return (
-                self._logic("xor", a, b)
-                if predicate == "ne"
-                else self._logic("xor", self._logic("xor", a, b), a._same(1))
-            )
+            return self._bit_relation(predicate, a, b)
         if a.is_float:
             text = self._float_relation(predicate, a.text, b.text, a.lanes > 1)
         else:
@@ -308,6 +305,14 @@ class CFunction(Function):
             return self.let(f"({text})", "i1")
         bits = max(8, bits_of(a.elem))
         return self._mask(f"({self.module.type(f'i{bits}', a.lanes, True)})({text})", bits, a.lanes)
+
+    def _bit_relation(self, predicate: str, a: Value, b: Value) -> Value:
+        if predicate in ("eq", "ne"):
+            differ = self._logic("xor", a, b)
+            return differ if predicate == "ne" else differ.invert()
+        if predicate[1:] in ("gt", "ge"):
+            a, b = b, a
+        return self._logic("and" if predicate[2] == "t" else "or", a.invert(), b)
 
     def _float_relation(self, predicate: str, a: str, b: str, vector: bool) -> str:
         either = "|" if vector else "||"

@@ -422,7 +422,7 @@ class Function:
             return v
         if count == 1:
             return v.lane(start)
-        return self.shuffle(v, Value(self, "poison", v.elem, v.lanes), range(start, start + count))
+        return self.shuffle(v, v, range(start, start + count))
 
     def intrinsic(self, name: str, *args: Value, overload: Sequence[Value] | None = None) -> Value:
         """`@llvm.<name>` overloaded on the first argument's type, which is also the result's."""
