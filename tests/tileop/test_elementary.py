@@ -257,3 +257,25 @@ def test_other_roundings_are_refused() -> None:
 
     refused("float16", "rz", "is of float32")
     refused("float32", "up", "unknown")
+
+
+@everywhere
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64"])
+def test_bits_are_counted_in_every_width(where: str, dtype: str) -> None:
+    n = 50
+
+    @T.prim_func
+    def main(A: T.Tensor((n,), dtype), B: T.Tensor((2, n), "int32")):
+        with T.Kernel(1, threads=64):
+            for i in T.Parallel(n):
+                B[0, i] = T.popcount(A[i])
+                B[1, i] = T.clz(A[i])
+
+    limits = np.iinfo(dtype)
+    a = np.random.default_rng(0).integers(limits.min, limits.max, n, dtype, endpoint=True)
+    a[:4] = 0, 1, limits.min, limits.max
+    out = np.zeros((2, n), np.int32)
+    run(where, main, a, out)
+    bits = [int(x) % 2**limits.bits for x in a]
+    assert out[0].tolist() == [x.bit_count() for x in bits]
+    assert out[1].tolist() == [limits.bits - x.bit_length() for x in bits]

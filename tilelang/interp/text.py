@@ -203,13 +203,13 @@ def _extract_lane(w: ExprText, e: Any) -> str:
     return f"{w.expr(e.args[0])}[{w.expr(e.args[1])}]"
 
 
-def _clz(w: ExprText, e: Any) -> str:
-    return f"clz({w.expr(e.args[0])}, {e.args[0].dtype.row.name})"
+def _of_bits(w: ExprText, e: Any) -> str:
+    return f"{e.op}({w.expr(e.args[0])}, {e.args[0].dtype.row.name})"
 
 
 _SPECIAL = {
     "reinterpret": _reinterpret, "make_vector": _make_vector, "extract_lane": _extract_lane,
-    "clz": _clz, "address_of": lambda w, e: w.pointer(e),
+    "clz": _of_bits, "popcount": _of_bits, "address_of": lambda w, e: w.pointer(e),
 }  # fmt: skip
 
 _HANDLERS: dict[type, Any] = {

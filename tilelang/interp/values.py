@@ -284,11 +284,6 @@ def _fma_double(a: Value, b: Value, c: Value) -> Value:
 
 _FMA_LANES = np.vectorize(_fma_double, otypes=[np.float64])
 
-
-def _popcount(x: Value) -> Value:
-    return np.vectorize(int.bit_count)(x) if isinstance(x, np.ndarray) else int(x).bit_count()
-
-
 _UFUNCS: dict[str, Callable[..., Value]] = {
     "exp": np.exp, "exp2": np.exp2, "exp10": _exp10, "log": np.log, "log2": np.log2,
     "log10": np.log10, "log1p": np.log1p, "sqrt": np.sqrt, "rsqrt": lambda x: _one(x) / np.sqrt(x),
@@ -304,12 +299,24 @@ MATH: dict[str, Callable[..., Value]] = {
        ("exp", "exp2", "exp10", "log", "log2", "log10", "sin", "cos", "tan", "rcp")},
     "isnan": np.isnan, "isinf": np.isinf, "isfinite": np.isfinite, "pow": np.power, "fmod": np.fmod,
     "copysign": np.copysign, "atan2": np.arctan2, "max_nan": maximum, "min_nan": minimum,
-    "fma": _fma, "popcount": _popcount, "reduce_lanes_add": np.sum, "reduce_lanes_max": np.max,
+    "fma": _fma, "reduce_lanes_add": np.sum, "reduce_lanes_max": np.max,
 }  # fmt: skip
 
 
-def clz(x: int, dtype: DType) -> int:
-    return dtype.bits - (x & ((1 << dtype.bits) - 1)).bit_length()
+def clz(x: Value, dtype: DType) -> Value:
+    return _of_bits(x, dtype, lambda bits: dtype.bits - bits.bit_length())
+
+
+def popcount(x: Value, dtype: DType) -> Value:
+    return _of_bits(x, dtype, int.bit_count)
+
+
+def _of_bits(x: Value, dtype: DType, count: Callable[[int], int]) -> Value:
+    """What `count` says of the bits of an integer, or of each of an array."""
+    mask = (1 << dtype.bits) - 1
+    if not isinstance(x, np.ndarray):
+        return count(int(x) & mask)
+    return np.array([count(int(v) & mask) for v in x.flat], np.int64).reshape(x.shape)
 
 
 def make_vector(*lanes: Value) -> Value:
@@ -325,7 +332,8 @@ def namespace() -> dict[str, Any]:
         np=np, floordiv=floordiv, floormod=floormod, int_floordiv=int_floordiv,
         int_floormod=int_floormod, truncdiv=truncdiv, truncmod=truncmod, shl=shl,
         shr=shr, fmax=fmax, fmin=fmin, maximum=maximum, minimum=minimum, rounded=rounded, cast=cast,
-        reinterpret=reinterpret, ramp=ramp, clz=clz, make_vector=make_vector,
+        reinterpret=reinterpret, ramp=ramp, clz=clz, popcount=popcount,
+        make_vector=make_vector,
     )  # fmt: skip
     return names
 

@@ -287,7 +287,7 @@ template <class T, int N> TL_DEV T reduce_lanes_max(const vec<T, N>& x) {
 
 template <class T> TL_DEV int popcount(T x) {
   if constexpr (sizeof(T) == 8) return __popcll((long long)x);
-  else return __popc((int)(x & (T)(sizeof(T) == 1 ? 0xff : sizeof(T) == 2 ? 0xffff : -1)));
+  else return __popc((int)x & (sizeof(T) == 1 ? 0xff : sizeof(T) == 2 ? 0xffff : -1));
 }
 template <class T> TL_DEV int clz(T x) {
   if constexpr (sizeof(T) == 8) return __clzll((long long)x);
