@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from .op import Gemm
 
-__all__ = ["MMA", "operand_layout", "operand_type"]
+__all__ = ["MMA", "STEP_BYTES", "instruction", "k_step", "operand_layout"]
 
 ATOM_M, ATOM_N, STEP_BYTES = 16, 8, 32
 _INSTRUCTIONS = {
@@ -57,20 +57,20 @@ def operand_type(op: Gemm, ctx: LowerContext) -> str:
     return "tfloat32" if a == "float32" and ctx.options.allow_tf32 else a
 
 
-def _instruction(op: Gemm, ctx: LowerContext) -> tuple[str, str] | None:
+def instruction(op: Gemm, ctx: LowerContext) -> tuple[str, str] | None:
     """The names of operand and accumulator in the instruction."""
     key = (operand_type(op, ctx), str(op.c.dtype))
     return _INSTRUCTIONS.get(key) if op.a.dtype is op.b.dtype else None
 
 
-def _step(op: Gemm) -> int:
+def k_step(op: Gemm) -> int:
     """Elements of K per instruction."""
     return STEP_BYTES * 8 // op.a.dtype.bits
 
 
 def _chunk(op: Gemm) -> int:
     """Elements in the 16 bytes of a matrix row; also those of one A fragment per thread."""
-    return _step(op) // 2
+    return k_step(op) // 2
 
 
 def _partition(op: Gemm, ctx: LowerContext) -> tuple[int, int] | None:
@@ -87,7 +87,7 @@ def _why_not(op: Gemm, ctx: LowerContext) -> str | None:
 
 
 def _shape_why_not(op: Gemm, ctx: LowerContext) -> str | None:
-    if _instruction(op, ctx) is None:
+    if instruction(op, ctx) is None:
         return f"there is no instruction for {op.a.dtype} x {op.b.dtype} -> {op.c.dtype}"
     if op.a.dtype.is_float and op.a.dtype.bits == 8 and ctx.target.arch < _FP8_ARCH:
         return f"mma.sync of {op.a.dtype} needs sm_{_FP8_ARCH}"
@@ -96,8 +96,8 @@ def _shape_why_not(op: Gemm, ctx: LowerContext) -> str | None:
     sizes = op.static_sizes
     if sizes is None:
         return "the tile has a symbolic size"
-    if sizes[2] % _step(op):
-        return f"K = {sizes[2]} is not a multiple of {_step(op)}"
+    if sizes[2] % k_step(op):
+        return f"K = {sizes[2]} is not a multiple of {k_step(op)}"
     if _partition(op, ctx) is None:
         return (
             f"{ctx.threads} threads cannot divide a {sizes[0]} x {sizes[1]} tile into warp tiles "
@@ -177,7 +177,7 @@ class _Emitter:
         self.m0 = b.bind("warp_m", ctx.facts.simplify(warp // wn * self.warp_m))
         self.n0 = b.bind("warp_n", ctx.facts.simplify(warp % wn * self.warp_n))
         self.c = ctx.registers[op.c.buffer]
-        self.step, self.chunk = _step(op), _chunk(op)
+        self.step, self.chunk = k_step(op), _chunk(op)
 
     def emit(self) -> None:
         """Fragments are double-buffered: the matrices of the next step load while this one
@@ -254,7 +254,7 @@ class _Emitter:
 
     def _products(self, af: Buffer | None, bf: Buffer, ki: Expr, steps: int) -> None:
         b, chunk = self.b, self.chunk
-        name = f"mma_m16n8k{self.step}_{'_'.join(_instruction(self.op, self.ctx) or ())}"
+        name = f"mma_m16n8k{self.step}_{'_'.join(instruction(self.op, self.ctx) or ())}"
         with (
             b.for_("mi", self.tiles_m, kind="unroll") as mi,
             b.for_("ni", self.tiles_n, kind="unroll") as ni,

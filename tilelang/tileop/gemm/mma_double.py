@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tilelang.ir import Buffer, Expr, Load, Region, address_of, as_expr, const, const_int, is_const
-from tilelang.layout import Layout, make_swizzled, mma_c
+from tilelang.ir import Buffer, Expr, Load, Region, address_of, as_expr, const, is_const
+from tilelang.layout import mma_c
 from tilelang.tileop.base import LowerContext, Lowering
 from tilelang.tileop.cost import gemm
 
+from .mma import operand_layout
 from .partition import warp_partition
 
 if TYPE_CHECKING:
@@ -72,19 +73,11 @@ def _accumulator(op: Gemm, ctx: LowerContext) -> Any:
     return mma_c(sizes[0], sizes[1], *parts, bits=BITS)
 
 
-def _operand_layout(buffer: Buffer) -> Layout:
-    """Swizzled, so that the rows of a column do not share a bank."""
-    shape = [int(const_int(s) or 0) for s in buffer.shape]
-    out = make_swizzled(tuple(shape[-2:]), BITS)
-    for n in reversed(shape[:-2]):
-        out = out.prepend(n)
-    return out
-
-
 def _layouts(op: Gemm, ctx: LowerContext) -> Mapping[Buffer, Any]:
     out: dict[Buffer, Any] = {op.c.buffer: _accumulator(op, ctx)}
-    for buffer in (op.a.buffer, op.b.buffer):  # single elements are read from any layout
-        out[buffer] = ctx.layouts.get(buffer) or _operand_layout(buffer)
+    for buffer in (op.a.buffer, op.b.buffer):
+        # single elements are read from any layout; in this one rows of a column share no bank
+        out[buffer] = ctx.layouts.get(buffer) or operand_layout(buffer)
     return out
 
 

@@ -32,7 +32,7 @@ from tilelang.layout import Layout, make_swizzled, wgmma_a, wgmma_c
 from tilelang.tileop.base import LowerContext, Lowering
 from tilelang.tileop.cost import gemm
 
-from .mma import operand_type
+from .mma import STEP_BYTES, instruction, k_step
 from .partition import FULL_COL
 
 if TYPE_CHECKING:
@@ -45,30 +45,8 @@ if TYPE_CHECKING:
 __all__ = ["WGMMA", "box_layout", "wait_for"]
 
 WARPGROUP = 128
-ATOM_M, MAX_N, STEP_BYTES = 64, 256, 32
-_INSTRUCTIONS = {
-    # operand and accumulator dtype -> their names in the instruction
-    ("float16", "float32"): ("f16", "f32"),
-    ("float16", "float16"): ("f16", "f16"),
-    ("bfloat16", "float32"): ("bf16", "f32"),
-    ("tfloat32", "float32"): ("tf32", "f32"),
-    ("int8", "int32"): ("s8", "s32"),
-    ("uint8", "int32"): ("u8", "s32"),
-    ("float8_e4m3fn", "float32"): ("e4m3", "f32"),
-    ("float8_e5m2", "float32"): ("e5m2", "f32"),
-}
+ATOM_M, MAX_N = 64, 256
 _SWIZZLE_CODE = {128: 1, 64: 2, 32: 3}
-
-
-def _instruction(op: Gemm, ctx: LowerContext) -> tuple[str, str] | None:
-    """The names of operand and accumulator in the instruction."""
-    key = (operand_type(op, ctx), str(op.c.dtype))
-    return _INSTRUCTIONS.get(key) if op.a.dtype is op.b.dtype else None
-
-
-def _step(op: Gemm) -> int:
-    """Elements of K per instruction: 32 bytes."""
-    return STEP_BYTES * 8 // op.a.dtype.bits
 
 
 def _legal_columns(op: Gemm, n: int) -> bool:
@@ -112,7 +90,7 @@ def _register_a(op: Gemm) -> bool:
 
 def operand_why_not(op: Gemm, ctx: LowerContext) -> str | None:
     """What speaks against wgmma when TMA stages the operands."""
-    if _instruction(op, ctx) is None:
+    if instruction(op, ctx) is None:
         return f"there is no such wgmma for {op.a.dtype} x {op.b.dtype} -> {op.c.dtype}"
     if not op.b.buffer.is_shared:
         return "B is not in shared memory"
@@ -123,8 +101,8 @@ def operand_why_not(op: Gemm, ctx: LowerContext) -> str | None:
     sizes = op.static_sizes
     if sizes is None:
         return "the tile has a symbolic size"
-    if sizes[2] % _step(op):
-        return f"K = {sizes[2]} is not a multiple of {_step(op)}"
+    if sizes[2] % k_step(op):
+        return f"K = {sizes[2]} is not a multiple of {k_step(op)}"
     if op.a.dtype.bits != 16 and (op.trans_a or not op.trans_b):
         return f"K must be contiguous in both operands of {op.a.dtype}"
     if ctx.threads % WARPGROUP:
@@ -243,10 +221,10 @@ def _emit(op: Gemm, ctx: LowerContext, b: Builder) -> None:
     sizes = op.static_sizes
     assert sizes is not None
     m, n, k = sizes
-    parts, types = _partition(op, ctx.threads // WARPGROUP), _instruction(op, ctx)
+    parts, types = _partition(op, ctx.threads // WARPGROUP), instruction(op, ctx)
     assert parts is not None
     assert types is not None
-    tiles, cols, steps = m // parts[0] // ATOM_M, n // parts[1], k // _step(op)
+    tiles, cols, steps = m // parts[0] // ATOM_M, n // parts[1], k // k_step(op)
     bb = Operand.of(op.b, op.trans_b)
     regs = ctx.registers[op.c.buffer]
     kept = logical_not(as_expr(op.clear_accum))
@@ -255,7 +233,7 @@ def _emit(op: Gemm, ctx: LowerContext, b: Builder) -> None:
     db = b.bind("desc_b", bb.descriptor() + cast(b_off // 16, "uint64"))
     left = _left_operand(op, ctx, b, group // parts[1] * (m // parts[0]), steps)
     form = "rs" if _register_a(op) else "ss"
-    name = f"wgmma_m64n{cols}k{_step(op)}_{types[0]}_{types[1]}_{form}"
+    name = f"wgmma_m64n{cols}k{k_step(op)}_{types[0]}_{types[1]}_{form}"
     b.call("wgmma_fence")
     with (
         b.for_("ki", steps, kind="unroll") as ki,
@@ -279,7 +257,7 @@ def _left_operand(
     """(row tile, k step) -> the A operand there: registers, or a descriptor."""
     if _register_a(op):
         regs = ctx.registers[op.a.buffer]
-        each = _step(op) // 2  # of the 64 x k operand a thread holds 64 k / 128
+        each = k_step(op) // 2  # of the 64 x k operand a thread holds 64 k / 128
         return lambda mi, ki: address_of(regs, (mi * steps + ki) * each)
     a = Operand.of(op.a, not op.trans_a)
     start = a.outer_offset(first_row)
