@@ -154,6 +154,7 @@ def test_twice_the_program_makes_at_most_twice_the_calls(make: object, target: s
     assert grown == {}
 
 
+@pytest.mark.slow  # the test above sees more at smaller sizes
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(
     ("make", "size"),

@@ -72,13 +72,6 @@ def read_func(text: str, file: str = "<text>") -> PrimFunc:
     return reader.func(function)
 
 
-def read_expr(text: str, names: dict[str, Any]) -> Expr:
-    """An expression over `names`."""
-    reader = _Reader("<text>")
-    reader.names = names
-    return reader.expr(ast.parse(text, mode="eval").body)
-
-
 class _Reader:
     def __init__(self, file: str) -> None:
         self.file = file

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from .table import LayoutTable
 
 CHUNK_BYTES = 16  # what one lane of ldmatrix, cp.async and TMA's swizzle moves
-BANK_LINE_BYTES = 128  # 32 banks of 4 bytes
 ROWS_PER_ATOM = 8  # rows after which a swizzle pattern repeats (PTX ISA, tensor-map swizzle modes)
 
 

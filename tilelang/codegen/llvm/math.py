@@ -117,7 +117,6 @@ _TWO_OVER_PI = int(
     , 16,
 )  # fmt: skip
 _INF = math.inf
-_NAN_BITS = 0x7FC00000
 
 
 def _poly(x: Value, coefficients: Sequence[float]) -> Value:
