@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import textwrap
@@ -65,6 +66,18 @@ def test_a_cpu_kernel(target: str, tmp_path: Path) -> None:
         out.strip()
         == "kernel double: parameter B: shape[0]: expected 40 (n, from A.shape[0]), got 5"
     )
+
+
+def test_a_loaded_library_survives_the_next_export(tmp_path: Path) -> None:
+    library = tmp_path / "double.so"
+    kernel = tilelang.compile(double(), out_idx=-1, target="c")
+    kernel.export_library(library)
+    first = library.read_bytes()
+    with library.open("rb") as loaded:  # what a loader maps is the file, not its name
+        kernel.export_library(library)
+        assert loaded.read() == first
+        assert library.stat().st_ino != os.fstat(loaded.fileno()).st_ino
+    assert [path.name for path in tmp_path.iterdir()] == ["double.so"]
 
 
 def test_a_cuda_kernel_loads_itself(tmp_path: Path) -> None:

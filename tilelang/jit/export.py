@@ -8,6 +8,7 @@ the entry, the cubin and a loader that finds the driver when it is first called.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +41,17 @@ def export_library(func: PrimFunc, target: Target, options: Options, path: str |
         data = _cuda_library(func, target, options)
     else:
         data = _cpu_library(func, target, options)
-    Path(path).write_bytes(data)
+    _put(Path(path).resolve(), data)
+
+
+def _put(path: Path, data: bytes) -> None:
+    """A new file in place of an old one: a process that has loaded that keeps what it mapped."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        partial.write_bytes(data)
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def _lowered(
