@@ -19,6 +19,7 @@ import tilelang.language as T
 from tilelang.errors import ArgumentTypeError, ArgumentValueError, OptionError, TargetError
 from tilelang.ir import PrimFunc
 from tilelang.jit import JITImpl, JITKernel
+from tilelang.jit.verify import _compare
 from tilelang.runtime import cuda_driver
 
 torch = pytest.importorskip("torch")
@@ -385,10 +386,45 @@ def test_what_a_kernel_shows(capsys: pytest.CaptureFixture[str], tmp_path: Any) 
         kernel.show("everything")
 
 
+@pytest.mark.parametrize("target", ["llvm", "c"])
+@pytest.mark.parametrize("dtype", ["int4", "uint4", "int2", "uint2", "uint1", "float4_e2m1fn"])
+def test_parts_of_a_byte_are_packed(dtype: str, target: str) -> None:
+    @T.prim_func
+    def main(
+        A: T.Tensor((4, 8), dtype), B: T.Tensor((4, 8), "float32"), C: T.Tensor((4, 8), dtype)
+    ):
+        with T.Kernel(1, threads=32):
+            for i, j in T.Parallel(4, 8):
+                B[i, j] = T.cast(A[i, j], "float32")
+            for i, j in T.Parallel(4, 8):
+                C[i, j] = A[i, j]
+
+    width = T.dtype(dtype).bits
+    a = np.random.default_rng(0).integers(0, 256, (4, width), np.uint8)
+    kernel = tilelang.compile(main, out_idx=[1, 2], target=target)
+    kernel.verify(a)
+    np.testing.assert_array_equal(kernel(a)[1].view(np.uint8), a)
+    apart = np.zeros((4, 8), T.dtype(dtype).as_numpy())
+    with pytest.raises(ArgumentTypeError, match="a byte for each"):
+        kernel(apart)
+
+
 def test_verify() -> None:
     kernel = tilelang.compile(adder(9, 5), out_idx=-1, target="llvm")
     kernel.verify(*pair(9, 5))
     kernel.verify(*(torch.from_numpy(x) for x in pair(9, 5)))
+
+
+@pytest.mark.parametrize("large", [1000, 2**60])
+def test_verify_compares_integers_exactly(large: int) -> None:
+    func = adder(2, 2)
+    want = np.full((2, 2), large)
+    got = want + np.array([[0, 0], [0, 1]])
+    with pytest.raises(ValueError, match=rf"C\[1, 1\] is {large + 1}, the program means {large} "):
+        _compare(func, "C", got, want, None, None)
+    _compare(func, "C", got, want, None, 1)
+    _compare(func, "C", got, want, 1e-2, None)
+    _compare(func, "C", got.astype(np.float32), want.astype(np.float32), None, None)
 
 
 def test_profiler() -> None:

@@ -292,9 +292,10 @@ class JITKernel:
         supply = TensorSupplyType.Auto if tensor_supply_type is None else tensor_supply_type
         return Profiler(self, supply)
 
-    def verify(self, *args: Any, rtol: float = 1e-2, atol: float = 1e-2) -> None:
+    def verify(self, *args: Any, rtol: float | None = None, atol: float | None = None) -> None:
         """Runs on `args` and compares every tensor with what the interpreter of the program's
-        meaning gives for the same inputs."""
+        meaning gives for the same inputs: floats up to 0.01, relative and absolute, integers
+        exactly, unless it is told otherwise."""
         from .verify import verify
 
         verify(self, args, rtol, atol)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tilelang.errors import ArgumentValueError
-from tilelang.ir import Buffer, PrimFunc
+from tilelang.ir import Buffer, PrimFunc, Var
 from tilelang.runtime.dlpack import is_torch
 
 if TYPE_CHECKING:
@@ -19,27 +19,38 @@ if TYPE_CHECKING:
 
 __all__ = ["verify"]
 
+_TOLERANCE = 1e-2  # of floats, relative and absolute
 
-def verify(kernel: JITKernel, args: Sequence[Any], rtol: float, atol: float) -> None:
+
+def verify(kernel: JITKernel, args: Sequence[Any], rtol: float | None, atol: float | None) -> None:
     from tilelang.interp import tile
 
     func = kernel.function()
+    given = {o % len(func.params) for o in func.outputs}
+    inputs = [p for i, p in enumerate(func.params) if i not in given]
     copies = [_as_numpy(x, copy=True) for x in args]
     result = kernel(*args)
+    copies = [_elements(x, p) for x, p in zip(copies, inputs, strict=True)]
     expected = tile.run(func, *copies)
     results = [] if result is None else result if isinstance(result, list) else [result]
-    outputs = [func.params[o % len(func.params)].name for o in func.outputs]
+    outputs = [func.params[o % len(func.params)] for o in func.outputs]
     pairs = list(zip(outputs, results, expected, strict=False))
-    inputs = [
-        p
-        for i, p in enumerate(func.params)
-        if i not in {o % len(func.params) for o in func.outputs}
-    ]
     for param, x, copy in zip(inputs, args, copies, strict=True):
         if isinstance(param, Buffer):
-            pairs.append((param.name, x, copy))
-    for name, got, want in pairs:
-        _compare(func, name, _as_numpy(got), want, rtol, atol)
+            pairs.append((param, x, copy))
+    for param, got, want in pairs:
+        _compare(func, param.name, _elements(_as_numpy(got), param), want, rtol, atol)
+
+
+def _elements(x: Any, param: Buffer | Var) -> Any:
+    """An array with an entry for each element, where several are packed into a byte."""
+    import numpy
+
+    bits = param.dtype.bits
+    if not isinstance(param, Buffer) or bits >= 8 or not x.ndim:
+        return x
+    parts = [x.view(numpy.uint8) >> at & (1 << bits) - 1 for at in range(0, 8, bits)]
+    return numpy.stack(parts, -1).reshape(*x.shape[:-1], -1).view(param.dtype.as_numpy())
 
 
 def _as_numpy(x: Any, copy: bool = False) -> Any:
@@ -63,10 +74,19 @@ def _as_numpy(x: Any, copy: bool = False) -> Any:
     return x
 
 
-def _compare(func: PrimFunc, name: str, got: Any, want: Any, rtol: float, atol: float) -> None:
+def _compare(
+    func: PrimFunc, name: str, got: Any, want: Any, rtol: float | None, atol: float | None
+) -> None:
     import numpy
 
-    a, b = numpy.asarray(got).astype(numpy.float64), numpy.asarray(want).astype(numpy.float64)
+    got, want = numpy.asarray(got), numpy.asarray(want)
+    whole = want.dtype.kind in "biu"  # not rounded: an index that is one off is wrong
+    if rtol is None:
+        rtol = 0.0 if whole else _TOLERANCE
+    if atol is None:
+        atol = 0.0 if whole else _TOLERANCE
+    wide = numpy.longdouble if whole else numpy.float64  # the first holds every 64-bit integer
+    a, b = got.astype(wide), want.astype(wide)
     if a.size == 0:
         return
     same = (a == b) | (numpy.isnan(a) & numpy.isnan(b))
@@ -77,7 +97,7 @@ def _compare(func: PrimFunc, name: str, got: Any, want: Any, rtol: float, atol: 
     if error[worst] > atol:
         place = ", ".join(str(int(i)) for i in worst)
         raise ArgumentValueError(
-            f"kernel {func.name}: {name}[{place}] is {a[worst]!r}, the program means {b[worst]!r}"
+            f"kernel {func.name}: {name}[{place}] is {got[worst]}, the program means {want[worst]}"
             f" ({int((error > atol).sum())} of {error.size} elements differ)",
             code="TL0970",
             help="pass rtol and atol if that is rounding; kernel.show() shows the source",
