@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+from functools import partial
 from typing import Any
 
 import ml_dtypes
@@ -16,10 +17,17 @@ import pytest
 
 import tilelang
 import tilelang.language as T
-from tilelang.errors import ArgumentTypeError, ArgumentValueError, OptionError, TargetError
+from tilelang.errors import (
+    ArgumentTypeError,
+    ArgumentValueError,
+    OptionError,
+    TargetError,
+    ToolchainError,
+)
 from tilelang.ir import PrimFunc
 from tilelang.jit import JITImpl, JITKernel
 from tilelang.jit.verify import _compare
+from tilelang.profiler import profiler
 from tilelang.runtime import cuda_driver
 
 torch = pytest.importorskip("torch")
@@ -437,6 +445,13 @@ def test_profiler() -> None:
     profiler.assert_consistent(2)
     low, high = profiler.do_bench(warmup=1, rep=2, quantiles=[0.1, 0.9])
     assert low <= high
+
+
+def test_the_profiler_says_that_there_is_no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(profiler, "driver", partial(cuda_driver.Driver, "libno-such-driver.so"))
+    kernel = tilelang.compile(adder(8, 8), out_idx=-1, target="cuda -arch=sm_80")
+    with pytest.raises(ToolchainError, match="no CUDA driver"):
+        kernel.get_profiler().do_bench()
 
 
 def test_a_numpy_user_never_loads_torch() -> None:

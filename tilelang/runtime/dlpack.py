@@ -36,6 +36,10 @@ class View(NamedTuple):
     owner: Any
 
 
+_PARTS = ("int4", "uint4", "int2", "uint2", "uint1", "float4_e2m1fn")
+"""Dtypes of parts of a byte. numpy gives each element a byte of its own."""
+
+
 def is_torch(x: object) -> bool:
     return _isinstance(x, "torch", "Tensor")
 
@@ -73,6 +77,12 @@ def view_of(x: Any) -> View | None:
             )
         if x.dtype.names is not None or not size:
             raise _unusable(f"numbers, got records {x.dtype}", "pass one field: x[name].copy()")
+        if x.dtype.name in _PARTS:
+            bits = DType(x.dtype.name).bits
+            raise _unusable(
+                f"packed elements, got a byte for each {x.dtype.name}",
+                f"pass int8 or uint8 with {8 // bits} of them to a byte, the first in the low bits",
+            )
         strides = tuple(s // size for s in x.strides)
         if any(s % size for s in x.strides):
             text = f"strides of whole elements ({size} bytes), got {x.strides} bytes"
