@@ -67,6 +67,7 @@ def test_every_architecture_is_found_by_its_number() -> None:
     [
         ("cudaa", "did you mean 'cuda'"),
         ("webgpu", "known are auto, cuda"),
+        ("cuda-sm90", "is an option, e.g. cuda -arch=sm_90a"),
         ("", "is not supported"),
         ("cuda -arch=sm_91", "unknown CUDA architecture 'sm_91'"),
         ("cuda -arch=sm_10", "known are sm_70, sm_75"),

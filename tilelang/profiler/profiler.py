@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tilelang.errors import ArgumentValueError
+from tilelang.runtime.cuda_driver import driver
 
 from .bench import do_bench
 from .supply import TensorSupplyType, make_tensor
@@ -39,6 +40,8 @@ class Profiler:
         count = len(self.kernel.params)
         outputs = {o % count for o in self.kernel.out_idx}
         cuda = self.kernel.target.is_cuda and not self.kernel.target.is_sim
+        if cuda:
+            driver()  # says what is missing, where torch would only say that it has no CUDA
         out = []
         for index, p in enumerate(self.kernel.params):
             if index in outputs:

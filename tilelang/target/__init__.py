@@ -264,10 +264,13 @@ def _option_text(value: object) -> str:
 def _check_kind(kind: str) -> str:
     if kind in KINDS or kind == "auto":
         return kind
+    suggestion = did_you_mean(kind, KINDS) or f"known are auto, {', '.join(KINDS)}"
+    if any(map(str.isdigit, kind)):  # cuda-sm90, sm_90a, cuda:80
+        suggestion = "the architecture is an option, e.g. cuda -arch=sm_90a"
     raise TargetError(
         f"target {kind!r} is not supported",
         code="TL0605",
-        help=did_you_mean(kind, KINDS) or f"known are auto, {', '.join(KINDS)}",
+        help=suggestion,
     )
 
 
