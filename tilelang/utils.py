@@ -3,17 +3,20 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import logging
 import math
 import os
 import sys
-from collections.abc import Iterable
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 __all__ = [
-    "align_up", "ceildiv", "installed_version", "is_power_of_2", "next_power_of_2", "prod",
-    "set_log_level",
+    "align_up", "ceildiv", "fewer_collections", "installed_version", "is_power_of_2",
+    "next_power_of_2", "prod", "set_log_level",
 ]  # fmt: skip
 
 
@@ -50,21 +53,54 @@ def installed_version(distribution: str) -> str | None:
     the kernel cache.
     """
     start = distribution.replace("-", "_").lower() + "-"
+    length = len(start)
     for folder in sys.path:
         try:
             names = os.listdir(folder or os.curdir)
         except OSError:  # an archive, or a folder that is not there
             continue
         for name in names:
-            stem, suffix = os.path.splitext(name)
-            if suffix in (".dist-info", ".egg-info") and stem.lower().startswith(start):
-                return stem[len(start) :]
+            # Thousands of names, one at most that begins so: the cheap test comes first.
+            if name[:length].lower() == start:
+                stem, suffix = os.path.splitext(name)
+                if suffix in (".dist-info", ".egg-info"):
+                    return stem[length:]
     from importlib.metadata import PackageNotFoundError, version
 
     try:
         return version(distribution)
     except PackageNotFoundError:
         return None
+
+
+# New objects between two looks of the garbage collector while something is compiled. A kernel makes
+# tens of thousands, nearly all of which end by reference counts; with Python's 700, looking for
+# cycles among them, and once among all objects of the program, took a sixth of a cold compile.
+_NEW_OBJECTS = 100_000
+_collector = threading.Lock()
+_compiling = 0
+_usual: tuple[int, int, int] = gc.get_threshold()
+
+
+@contextmanager
+def fewer_collections() -> Iterator[None]:
+    """The garbage collector looks less often inside. Its settings are the process's: those of
+    before come back when the last thread has left."""
+    global _compiling, _usual
+    with _collector:
+        if _compiling == 0:
+            _usual = gc.get_threshold()
+            if 0 < _usual[0] < _NEW_OBJECTS:
+                gc.set_threshold(_NEW_OBJECTS, *_usual[1:])
+        _compiling += 1
+    try:
+        yield
+    finally:
+        with _collector:
+            _compiling -= 1
+            # What somebody else has set meanwhile stays.
+            if _compiling == 0 and gc.get_threshold() == (_NEW_OBJECTS, *_usual[1:]):
+                gc.set_threshold(*_usual)
 
 
 def set_log_level(level: str | int) -> None:

@@ -34,9 +34,7 @@ ROOT = str(Path(tilelang.__file__).parents[1])
 
 @pytest.fixture(autouse=True)
 def two_processors(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tilelang.jit import compiler
-
-    monkeypatch.setattr(compiler, "processors", lambda: 2)
+    monkeypatch.setattr(pool_module, "processors", lambda: 2)
     clear_memory()
 
 

@@ -20,6 +20,7 @@ from tilelang.runtime.tvm_ffi import preload
 from tilelang.target import Target, canon_target_host, determine_target
 from tilelang.transform import PIPELINE, PassContext, run_passes
 from tilelang.transform.host import device_of, run_host_passes
+from tilelang.utils import fewer_collections
 
 from .artifact import CompiledArtifact, DeviceModule, HostModule, KernelParam, params_of
 from .backends import BACKENDS, compile_llvm
@@ -57,7 +58,7 @@ def lower(
     ctx = PassContext(target, _entered_options() if options is None else options)
     observe = observer(observe)
 
-    with session(), deep_expressions(_name(func_or_mod)):
+    with session(), deep_expressions(_name(func_or_mod)), fewer_collections():
         mod = _map(mod, own_copy)
         mod = PreLowerSemanticCheck(mod, ctx, observe)
         mod = LowerAndLegalize(mod, ctx, observe)

@@ -11,9 +11,8 @@ import functools
 import logging
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tilelang.cache import cached
 from tilelang.config import Options, env
@@ -22,11 +21,14 @@ from tilelang.engine.depth import deep_expressions
 from tilelang.errors import ArgumentTypeError, ArgumentValueError
 from tilelang.ir import Buffer, IRModule, PrimFunc
 from tilelang.target import canon_target_host, determine_target
+from tilelang.utils import fewer_collections
 
 from .impl import JITImpl
 from .install import check_installation
 from .kernel import JITKernel
-from .pool import LoweringPool, processors
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 __all__ = ["compile", "logger", "merged_options", "par_compile", "with_out_idx"]
 
@@ -57,7 +59,7 @@ def compile(
     func = with_out_idx(func, out_idx)
     options = merged_options(func, pass_configs, compile_flags)
     loud = env.TILELANG_VERBOSE if verbose is None else verbose
-    with deep_expressions(func.name):
+    with deep_expressions(func.name), fewer_collections():
         kernel: JITKernel = cached(
             func, list(func.outputs), backend, found, host, loud, pass_configs, compile_flags,
             options=options,
@@ -180,6 +182,10 @@ def run_in_threads(
             code="TL0959",
             help="leave it out for one worker per processor",
         )
+    from concurrent.futures import ThreadPoolExecutor  # a single kernel needs neither threads...
+
+    from .pool import LoweringPool, processors  # ...nor processes
+
     size = min(len(tasks) // _KERNELS_PER_PROCESS, processors(), num_workers or len(tasks))
     with (
         LoweringPool(size) as pool,

@@ -20,6 +20,7 @@ from tilelang.language.capture import note_source
 from tilelang.language.entry import EagerFunction, PrimFuncCreater, detect_mode
 from tilelang.runtime.dlpack import is_torch
 from tilelang.target import Target, determine_target
+from tilelang.utils import fewer_collections
 
 from .fastcall import key_function
 
@@ -238,12 +239,13 @@ class JITImpl:
             return None, error
 
     def _compile(self, func: PrimFunc) -> JITKernel:
-        from .compiler import compile  # on first use: decorating a function needs no compiler
+        with fewer_collections():
+            from .compiler import compile  # on first use: decorating a function needs no compiler
 
-        kernel = compile(
-            func, self.out_idx, self.execution_backend, self.target, self.target_host, self.verbose,
-            self.pass_configs, self.compile_flags,
-        )  # fmt: skip
+            kernel = compile(
+                func, self.out_idx, self.execution_backend, self.target, self.target_host,
+                self.verbose, self.pass_configs, self.compile_flags,
+            )  # fmt: skip
         if self.debug_root_path is not None:
             _write_debug_files(self.debug_root_path, func, kernel)
         return kernel

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,14 +20,19 @@ from tilelang.runtime.tvm_ffi import soon
 from tilelang.transform import PassContext
 
 from .adapter import adapter_class
-from .pool import lower_elsewhere
 
 if TYPE_CHECKING:
     from tilelang.ir import PrimFunc
     from tilelang.profiler import Profiler
     from tilelang.target import Target
 
-__all__ = ["JITKernel"]
+__all__ = ["JITKernel", "lowered_elsewhere"]
+
+# What lowers for this thread's kernels, with the arguments of `LoweringPool.lower`, which gives
+# None for those that it does not take: inside `par_compile` a pool of processes.
+lowered_elsewhere: ContextVar[Callable[..., CompiledArtifact | None] | None] = ContextVar(
+    "tilelang_lowered_elsewhere", default=None
+)
 
 
 class JITKernel:
@@ -71,9 +77,13 @@ class JITKernel:
             if self.prim_func is None:
                 raise InternalError("a kernel needs a function or an artifact")
             packed = adapter.needs_host_code
-            artifact = lower_elsewhere(
-                self.prim_func, self.target, self.target_host, self.options, packed
-            ) or self._lower(self.prim_func, packed)
+            elsewhere = lowered_elsewhere.get()
+            if elsewhere is not None:
+                artifact = elsewhere(
+                    self.prim_func, self.target, self.target_host, self.options, packed
+                )
+            if artifact is None:
+                artifact = self._lower(self.prim_func, packed)
         self.params: list[KernelParam] = list(artifact.params or ())
         self.adapter = adapter(
             self.params, self.out_idx, self.target, self.prim_func, artifact.host_mod,

@@ -21,13 +21,13 @@ import warnings
 from collections.abc import Iterator
 from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
-from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tilelang.engine import is_observed
 from tilelang.engine.callback import postproc_key
 
+from .kernel import lowered_elsewhere
 from .worker import Done, Job, receive, send
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tilelang.ir import PrimFunc
     from tilelang.target import Target
 
-__all__ = ["LoweringPool", "lower_elsewhere", "processors"]
+__all__ = ["LoweringPool", "processors"]
 
 _PACKAGE = Path(__file__).parents[1]
 _PROGRAM = """
@@ -45,7 +45,6 @@ sys.path[:] = {path!r}
 from {package}.jit.worker import main
 main()
 """
-_entered: ContextVar[LoweringPool | None] = ContextVar("tilelang_lowering_pool", default=None)
 
 
 def processors() -> int:
@@ -53,25 +52,6 @@ def processors() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-def lower_elsewhere(
-    func: PrimFunc, target: Target, target_host: Target, options: Options, packed: bool
-) -> CompiledArtifact | None:
-    """The artifact, from the pool that this thread has entered; None: lower it here."""
-    pool = _entered.get()
-    if pool is None or is_observed() or postproc_key(target) is None:
-        return None
-    try:
-        message = pickle.dumps(Job(func, target, target_host, options, packed))
-    except Exception:  # whatever a user's object raises when it is pickled
-        return None
-    done = pool.ask(message)
-    if done is None:
-        return None
-    for text, category in done.warnings:
-        warnings.warn(text, category, stacklevel=2)
-    return done.artifact
 
 
 class Worker:
@@ -135,11 +115,28 @@ class LoweringPool:
     @contextmanager
     def entered(self) -> Iterator[None]:
         """Kernels that this thread compiles are lowered by the pool."""
-        token = _entered.set(self)
+        token = lowered_elsewhere.set(self.lower)
         try:
             yield
         finally:
-            _entered.reset(token)
+            lowered_elsewhere.reset(token)
+
+    def lower(
+        self, func: PrimFunc, target: Target, target_host: Target, options: Options, packed: bool
+    ) -> CompiledArtifact | None:
+        """The artifact; None: the caller has to lower it itself."""
+        if is_observed() or postproc_key(target) is None:
+            return None
+        try:
+            message = pickle.dumps(Job(func, target, target_host, options, packed))
+        except Exception:  # whatever a user's object raises when it is pickled
+            return None
+        done = self.ask(message)
+        if done is None:
+            return None
+        for text, category in done.warnings:
+            warnings.warn(text, category, stacklevel=2)
+        return done.artifact
 
     def stop(self) -> None:
         """Gives up: what is being lowered is not wanted any more."""

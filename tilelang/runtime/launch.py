@@ -20,7 +20,6 @@ from weakref import CallableProxyType, ProxyType
 from tilelang.errors import ArgumentTypeError, ArgumentValueError, ToolchainError
 from tilelang.ir import DType
 
-from .cuda_driver import missing_device
 from .dlpack import CPU, CUDA, View, is_numpy, view_of
 
 __all__ = [
@@ -379,6 +378,8 @@ class CallSpec:
                 )
         self._check_strides(p, view, bound, origins)
         if view.device[0] != device_type:
+            from .cuda_driver import missing_device  # a CPU kernel needs no driver
+
             expected = "a CUDA device" if device_type == CUDA else "the CPU"
             got_name = {CPU: "cpu", CUDA: "cuda"}.get(view.device[0], "another device")
             missing = missing_device() if device_type == CUDA else ""

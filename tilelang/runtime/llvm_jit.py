@@ -23,8 +23,6 @@ from typing import Any
 
 from tilelang.errors import InternalError, ToolchainError
 
-from .cc import compile_library, load_library
-from .llvm_cpu import check_cpu
 from .pool import STATE, attach
 
 __all__ = ["JitModule", "assembly", "compile_module", "cpu_key", "load", "optimized_ir"]
@@ -81,6 +79,8 @@ def _cpu(cpu: str, features: str) -> tuple[str, str]:
 def _target_machine(cpu: str, features: str, opt: int) -> Any:
     llvm = _binding()
     if cpu not in ("", "native", *_COMMON) or features:
+        from .llvm_cpu import check_cpu  # few targets name a CPU
+
         check_cpu("" if cpu == "native" else cpu, features)
     name, attributes = _cpu(cpu, features)
     return llvm.Target.from_default_triple().create_target_machine(
@@ -226,6 +226,8 @@ def _find_symbols(data: bytes, known: dict[str, int]) -> None:
     source = "" if imported is None else imported[1].decode()
     own = [n for n in wanted if re.search(rf"\b{re.escape(n)}\b", source)]
     if own:
+        from .cc import compile_library, load_library  # few kernels have C of their own
+
         library = load_library(compile_library([source], None, None))
         found = {n: getattr(library, n, None) for n in own}
         known |= {n: ctypes.cast(f, ctypes.c_void_p).value or 0 for n, f in found.items() if f}

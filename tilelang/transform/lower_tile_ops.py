@@ -51,7 +51,6 @@ from tilelang.ir import (
 from tilelang.tileop.base import LowerContext, select
 from tilelang.tileop.cpu import lower_parallel
 from tilelang.tileop.distribute import distribute
-from tilelang.tileop.gemm.wgmma import warpgroup_index
 
 from . import each_thread
 from .kernel_context import kernel_context, linear_thread
@@ -235,6 +234,8 @@ class Lowerer:
                 type(x) is TileStmt and x.annotations.get("lowering") == "wgmma"
                 for x in walk(s.body)
             ):
+                from tilelang.tileop.gemm.wgmma import warpgroup_index  # layouts: not on a CPU
+
                 self.ctx.warpgroup = warpgroup_index(b, self.ctx)
             body = self.stmt(s.body)
             if s.annotations.get("elected"):
