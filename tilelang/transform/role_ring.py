@@ -33,6 +33,7 @@ from tilelang.ir import (
     refresh,
     seq,
     substitute,
+    walk,
 )
 from tilelang.tileop.copy.tma import tile_bytes
 from tilelang.tileop.wait import WaitWgmma
@@ -178,6 +179,9 @@ class RoleRing:
         p, b = self.pipeline, Builder(self.span)
         plan = plan_schedule(p.consumers, [c.readers for c in self.channels], p.stages)
         count, name = self._count(False, done), p.loop.var.name
+        # ptxas runs wgmmas of a role one by one (C7520) where writes to accumulators, pinned by
+        # nothing, end up between them
+        self._pin_accumulators(b)
         if plan.prologue is None or plan.epilogue is None:
             with b.for_(name, p.loop.extent) as k:
                 self._section(b, plan.steady, k, self._step(b, False, done, k))
@@ -212,6 +216,13 @@ class RoleRing:
         for channel, back in point.release:
             with b.if_(k >= back if back > 0 else True):
                 self._release(b, self.channels[channel], step, back)
+
+    def _pin_accumulators(self, b: Builder) -> None:
+        """What was written to the accumulators before stays before."""
+        gemms = (n.op for s in self.pipeline.consumers for n in walk(s) if _is_gemm(n))  # type: ignore[attr-defined]
+        written = dict.fromkeys(g.c.buffer for g in gemms if g.clears is not True)
+        if written:
+            self._wait(b, 0, list(written))
 
     def _wait(self, b: Builder, pending: int, done: list[Buffer]) -> None:
         b.emit(TileStmt(WaitWgmma(pending, tuple(c.whole() for c in done)), {}, self.span))
@@ -250,7 +261,7 @@ def _loads(s: Stmt, staged: set[Buffer]) -> bool:
     return any(a.buffer.root() in staged for a in effects(s).reads)
 
 
-def _is_gemm(s: Stmt) -> bool:
+def _is_gemm(s: Any) -> bool:
     return type(s) is TileStmt and s.op.name == "gemm"
 
 

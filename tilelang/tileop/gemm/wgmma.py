@@ -234,6 +234,9 @@ def _emit(op: Gemm, ctx: LowerContext, b: Builder) -> None:
     left = _left_operand(op, ctx, b, group // parts[1] * (m // parts[0]), steps)
     form = "rs" if _register_a(op) else "ss"
     name = f"wgmma_m64n{cols}k{k_step(op)}_{types[0]}_{types[1]}_{form}"
+    asynchronous = bool(ctx.annotations.get("in_flight"))
+    if not asynchronous and op.clears is not True:
+        pin(b, regs)  # what was written to them stays before: else ptxas may not overlap anything
     b.call("wgmma_fence")
     with (
         b.for_("ki", steps, kind="unroll") as ki,
@@ -244,7 +247,7 @@ def _emit(op: Gemm, ctx: LowerContext, b: Builder) -> None:
         adds = cast(logical_or(ki > 0, kept), "int32")  # the first product of a sum may replace it
         b.call(name, int(op.trans_a), int(not op.trans_b), at_c, left(mi, ki), at_b, adds)
     b.call("wgmma_commit")
-    if ctx.annotations.get("in_flight"):
+    if asynchronous:
         if not any(regs is r for r in ctx.in_flight):
             ctx.in_flight.append(regs)
     else:
@@ -276,7 +279,12 @@ def wait_for(b: Builder, pending: int, accumulators: Sequence[Buffer]) -> None:
     """Waits, and keeps the compiler from reading accumulators before it."""
     b.call("wgmma_wait", pending)
     for regs in accumulators:
-        b.call("reg_fence", regs.shape[0], address_of(regs, 0))
+        pin(b, regs)
+
+
+def pin(b: Builder, regs: Buffer) -> None:
+    """Reads and writes of registers stay on their side of this."""
+    b.call("reg_fence", regs.shape[0], address_of(regs, 0))
 
 
 WGMMA = Lowering("wgmma", _why_not, gemm(4096), _emit, _layouts)
