@@ -244,8 +244,8 @@ def _build_c(program: HostProgram, device: Target, own: str, options: Options) -
 
     text = host_c(program, device)
     preload()
-    sources = [text, own] if own else [text]
-    binary = compile_library(sources, program.attrs["target"], options)
+    kernels = [own] if own else []
+    binary = compile_library(kernels, program.attrs["target"], options, host=text)
     return HostModule("c", text, entry_name(program), binary)
 
 
