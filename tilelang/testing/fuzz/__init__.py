@@ -12,15 +12,15 @@ from collections.abc import Mapping
 from tilelang.ir import PrimFunc
 
 from .choices import Choices
-from .generate import Program, generate
+from .generate import KINDS, Program, generate
 from .judge import TARGETS, Failure, failure_of, failure_of_function
 from .minimise import minimise
 from .run import Found, fuzz, minimised
 from .worker import Worker
 
 __all__ = [
-    "TARGETS", "Choices", "Failure", "Found", "Program", "Worker", "check", "failure_of", "fuzz",
-    "generate", "minimise", "minimised",
+    "KINDS", "TARGETS", "Choices", "Failure", "Found", "Program", "Worker", "check", "failure_of",
+    "fuzz", "generate", "minimise", "minimised",
 ]  # fmt: skip
 
 

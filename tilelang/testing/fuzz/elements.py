@@ -90,7 +90,7 @@ def _inner(p: Writer) -> None:
 def repeated(p: Writer) -> None:
     """A loop or a pipeline around statements, pipelines too."""
     var = f"r{len(p.lines)}"
-    with p.block(loop_head(p, var, p.choices.between(0, 3)), repeats=True):
+    with p.block(loop_head(p, var, p.choices.between(0, 3), around=True), repeats=True):
         _inner(p)
         p.choices.repeat(1, lambda: _inner(p))
         if p.choices.number(3) == 3:

@@ -22,7 +22,14 @@ from tilelang.jit import compile as compile_kernel
 from tilelang.language import remember_source
 from tilelang.sim import Session, use_session
 
-__all__ = ["TARGETS", "Failure", "failure_of", "failure_of_function"]
+__all__ = [
+    "TARGETS",
+    "Failure",
+    "arguments",
+    "failure_of",
+    "failure_of_function",
+    "function_of",
+]
 
 TARGETS = ("llvm", "c", "cuda-sim -arch=sm_80", "cuda-sim -arch=sm_90a")
 _SECONDS = 60.0  # that a simulated kernel may take
@@ -38,7 +45,7 @@ class Failure:
     message: str
 
 
-def _function_of(text: str) -> PrimFunc:
+def function_of(text: str) -> PrimFunc:
     """The kernel `program` of a text."""
     file = f"<program {hashlib.sha256(text.encode()).hexdigest()[:12]}>"
     remember_source(text, file)
@@ -52,7 +59,7 @@ def failure_of(
     text: str, sizes: Mapping[str, int], targets: Sequence[str] = TARGETS
 ) -> Failure | None:
     try:
-        func = _function_of(text)
+        func = function_of(text)
     except Exception as error:
         return Failure(_ORACLE, _kind(error), _message(error))
     return failure_of_function(func, sizes, targets)
@@ -62,12 +69,12 @@ def failure_of_function(
     func: PrimFunc, sizes: Mapping[str, int], targets: Sequence[str] = TARGETS
 ) -> Failure | None:
     try:
-        want = _arguments(func, sizes)
+        want = arguments(func, sizes)
         tile.run(func, *want)
     except Exception as error:
         return Failure(_ORACLE, _kind(error), _message(error))
     for target in targets:
-        got = _arguments(func, sizes)
+        got = arguments(func, sizes)
         try:
             kernel = compile_kernel(func, target=target)
             with use_session(Session(host_threads=1, time_limit=_SECONDS)):
@@ -82,7 +89,7 @@ def failure_of_function(
     return None
 
 
-def _arguments(func: PrimFunc, sizes: Mapping[str, int]) -> list[Any]:
+def arguments(func: PrimFunc, sizes: Mapping[str, int]) -> list[Any]:
     """Small numbers for every parameter."""
     rng = np.random.default_rng(0)
     out: list[Any] = []

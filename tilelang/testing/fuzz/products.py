@@ -12,11 +12,18 @@ from .program import EXACT, SMALL, Tile, Writer
 __all__ = ["attention", "chained_product", "loop_head", "more_product", "product"]
 
 
-def loop_head(p: Writer, var: str, steps: int) -> str:
-    """A serial loop or a pipeline; its length may be known at run time only."""
+# By kind of program: the stages of pipelines, and what is missing of a product's last step.
+_STAGES = {"small": (0, 1, 2, 3), "large": (2, 0, 1, 3, 4), "roles": (2, 3, 4)}
+_CUTS = {"small": (0, 1, 2), "large": (0, 8, 1), "roles": (0, 16)}
+
+
+def loop_head(p: Writer, var: str, steps: int, *, around: bool = False) -> str:
+    """A serial loop or a pipeline; its length may be known at run time only. around: of a loop
+    that may hold others; the kernels with warp roles pipeline the inner one."""
+    stages = p.choices.pick(_STAGES[p.kind])
     count = p.scalar(steps) if not p.repeats and p.choices.number(3) == 3 else str(steps)
-    stages = p.choices.pick([2, 0, 1, 3, 4] if p.large else [0, 1, 2, 3])
-    if not p.large and p.choices.flag():
+    serial = around if p.kind == "roles" else p.kind == "small" and p.choices.flag()
+    if serial:
         return f"for {var} in T.serial({count}):"
     return f"for {var} in T.Pipelined({count}, num_stages={stages}):"
 
@@ -36,8 +43,8 @@ def more_product(p: Writer) -> None:
 
 def _product(p: Writer, c: Tile, start: str) -> None:
     steps = p.choices.between(1 if p.large or start == "start" else 0, 3)
-    depth = max(steps * p.k - p.choices.pick([0, 8, 1] if p.large else [0, 1, 2]), 0)
-    ta, tb = p.choices.flag(), p.choices.flag()
+    depth = max(steps * p.k - p.choices.pick(_CUTS[p.kind]), 0)
+    ta, tb = _orientation(p)
     a = p.tensor(f"{depth}, {p.m}" if ta else f"{p.m}, {depth}", p.dtype)
     b = p.tensor(f"{p.n}, {depth}" if tb else f"{depth}, {p.n}", p.dtype)
     x = p.alloc(f"{p.k}, {p.m}" if ta else f"{p.m}, {p.k}", p.dtype, "shared")
@@ -53,6 +60,13 @@ def _product(p: Writer, c: Tile, start: str) -> None:
             f"T.gemm({x}, {y}, {c.name}{flags})",
         )
     c.limit = (c.limit + SMALL * SMALL * depth) * (4 if p.repeats else 1)
+
+
+def _orientation(p: Writer) -> tuple[bool, bool]:
+    """wgmma takes all but 16-bit operands with K contiguous only."""
+    if p.kind == "roles" and not p.dtype.endswith("float16"):
+        return False, True
+    return p.choices.flag(), p.choices.flag()
 
 
 def _flags(p: Writer, ta: bool, tb: bool) -> str:
@@ -79,7 +93,8 @@ def attention(p: Writer) -> None:
     to its scores: cut, reduced to a row, which rescales."""
     steps = p.choices.between(1, 4)
     q, k = p.tensor(f"{p.rows}, {p.k}", p.dtype), p.tensor(f"{steps * p.n}, {p.k}", p.dtype)
-    v = p.tensor(f"{steps * p.n}, {p.n}", p.dtype)
+    turned = _orientation(p)[1]  # V, as the second product wants it
+    v = p.tensor(f"{p.n}, {steps * p.n}" if turned else f"{steps * p.n}, {p.n}", p.dtype)
     q_s = p.alloc(f"{p.m}, {p.k}", p.dtype, "shared")
     k_s = p.alloc(f"{p.n}, {p.k}", p.dtype, "shared")
     v_s = p.alloc(f"{p.n}, {p.n}", p.dtype, "shared")
@@ -87,12 +102,13 @@ def attention(p: Writer) -> None:
     in_shared = p.choices.number(3) == 3
     narrow = p.shared(p.dtype) if in_shared else p.fragment(p.dtype)
     p.emit(f"T.copy({q}[bx * {p.m}, 0], {q_s})", f"T.clear({out.name})", f"T.clear({top})")
-    part, flags = f"k * {p.n} : k * {p.n} + {p.n}, :", _policy(p)
+    part, flags = f"k * {p.n} : k * {p.n} + {p.n}", _policy(p)
+    copy_v = f"T.copy({v}[:, {part}], {v_s})" if turned else f"T.copy({v}[{part}, :], {v_s})"
     rescale, late = p.choices.flag(), p.choices.flag()
     with p.block(loop_head(p, "k", steps)):
-        p.emit(f"T.copy({k}[{part}], {k_s})")
+        p.emit(f"T.copy({k}[{part}, :], {k_s})")
         if not late:
-            p.emit(f"T.copy({v}[{part}], {v_s})")
+            p.emit(copy_v)
         if p.choices.flag():
             p.emit(f"T.gemm({q_s}, {k_s}, {scores}, transpose_B=True, clear_accum=True{flags})")
         else:
@@ -108,8 +124,9 @@ def attention(p: Writer) -> None:
             with p.nest():
                 p.emit(f"{out.name}[i, j] *= T.if_then_else({top}[i] > 5, -1, 1)")
         if late:
-            p.emit(f"T.copy({v}[{part}], {v_s})")
-        p.emit(f"T.gemm({narrow}, {v_s}, {out.name}{flags})")
+            p.emit(copy_v)
+        turn = ", transpose_B=True" if turned else ""
+        p.emit(f"T.gemm({narrow}, {v_s}, {out.name}{turn}{flags})")
     out.limit = min(SMALL * SMALL * p.n * steps, EXACT)
 
 

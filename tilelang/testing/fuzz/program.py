@@ -57,7 +57,7 @@ class Writer:
     acc: str
     rows: str
     sizes: dict[str, int] = field(default_factory=dict)
-    large: bool = False
+    kind: str = "small"
     params: list[str] = field(default_factory=list)
     allocs: list[str] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
@@ -69,6 +69,10 @@ class Writer:
 
     def emit(self, *lines: str) -> None:
         self.lines += ["    " * self.depth + line for line in lines]
+
+    @property
+    def large(self) -> bool:
+        return self.kind != "small"
 
     @contextmanager
     def block(self, head: str, *, repeats: bool = False) -> Iterator[None]:
