@@ -189,6 +189,7 @@ CASES = [
         "known only when the kernel runs",
     ),
     Case("power", "x = n ** 2 #!", TypeMismatchError, "T.pow"),
+    Case("list_index", "x = [1, 2][n] #!", TypeMismatchError, "enumerate"),
     Case("python_abs", "x = abs(n) #!", TypeMismatchError, "T.abs"),
     Case("python_max", "x = max(n, 1) #!", TypeMismatchError, "T.max"),
     Case("float_bits", "x = A[0, 0] & 1 #!", TypeMismatchError, "integers"),

@@ -192,6 +192,11 @@ def _help_for(message: str) -> str:
             "Python's own max, min, any, `if` in a comprehension, … need values: "
             "use T.max, T.min, T.if_then_else or an `if` statement"
         )
+    if "is not a compile-time integer" in message:
+        return (
+            "a Python list needs an index known while compiling: loop over the list, enumerate(…) "
+            "or a tuple, which Python does; range(…) becomes a loop of the kernel"
+        )
     return "cast the operands with T.cast, or use the `T.` function for this operation"
 
 
