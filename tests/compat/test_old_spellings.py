@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import importlib
 import logging
+import random
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import tilelang
@@ -122,6 +124,17 @@ def test_map_torch_type() -> None:
 
     assert map_torch_type("float16") is torch.float16
     assert map_torch_type("float8_e4m3") is torch.float8_e4m3fn
+
+
+def test_random_seed() -> None:
+    torch = pytest.importorskip("torch")
+    import tilelang.testing
+
+    def numbers() -> tuple[object, ...]:
+        tilelang.testing.set_random_seed(3)
+        return random.random(), float(np.random.rand()), float(torch.rand(1))
+
+    assert numbers() == numbers()
 
 
 def test_main_runs_the_tests_of_its_file(tmp_path: Path) -> None:
