@@ -19,6 +19,7 @@ from tilelang.ir.intrinsics import TABLE
 from .containers import check_change, is_container, note_made
 from .flow import Flow
 from .kernel import KernelFrame
+from .loops import serial
 from .tensor import DataOf
 from .trace import Trace
 from .values import MISSING, VarRef, bound, check_escape, element, plain, store
@@ -266,6 +267,22 @@ def _peek(current: Callable[[], Any]) -> Any:
         return current()
     except NameError:
         return MISSING
+
+
+def each_element(
+    t: Trace,
+    r: Region,
+    names: Sequence[str],
+    body: Callable[[tuple[Expr, ...]], None],
+    at: tuple[Expr, ...] = (),
+) -> None:
+    """Loops over the elements of a region, in order; names: of the loop variables."""
+    d = len(at)
+    if d == len(r.extents):
+        body(at)
+        return
+    for i in Protocol(t).loop(serial(r.extents[d]), [names[d]], False, (), False):
+        each_element(t, r, names, body, (*at, r.offsets[d] + i))
 
 
 def _is_new(value: Any) -> bool:

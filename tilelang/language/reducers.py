@@ -35,7 +35,7 @@ from .loops import Parallel, serial
 from .math import max_value, min_value
 from .operands import region
 from .ops import copy, fill
-from .protocol import Protocol
+from .protocol import Protocol, each_element
 from .trace import Trace, current
 from .values import plain, scalar, store
 
@@ -224,21 +224,13 @@ def _over_all(what: str, buffer: Any, start: bool, op: Callable[[Any, Any], Expr
         )
     found = alloc_var("bool", init=start)
     found.buffer.name = "found"
-    _each(t, r, (), lambda at: store(
-        t, found.buffer, found.indices, op(found.__tl_expr__(), as_bool(Load(r.buffer, at)))
-    ))  # fmt: skip
+
+    def look(at: tuple[Expr, ...]) -> None:
+        value = op(found.__tl_expr__(), as_bool(Load(r.buffer, at)))
+        store(t, found.buffer, found.indices, value)
+
+    each_element(t, r, [f"e{d}" for d in range(len(r.extents))], look)
     return t.bind("result", found.__tl_expr__())
-
-
-def _each(
-    t: Trace, r: Region, done: tuple[Expr, ...], body: Callable[[tuple[Expr, ...]], None]
-) -> None:
-    d = len(done)
-    if d == len(r.extents):
-        body(done)
-        return
-    for i in Protocol(t).loop(serial(r.extents[d]), [f"e{d}"], False, (), False):
-        _each(t, r, (*done, r.offsets[d] + i), body)
 
 
 __all__ = [

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from tilelang.ir import (
@@ -27,9 +26,9 @@ from tilelang.ir import (
 
 from .hints import no_effect
 from .kernel import get_thread_bindings, get_thread_extents
-from .loops import Parallel, integer, serial
+from .loops import Parallel, integer
 from .operands import region
-from .protocol import Protocol
+from .protocol import Protocol, each_element
 from .trace import Trace, current, kernel_trace
 from .values import plain, scalar
 
@@ -211,23 +210,8 @@ def _print_buffer(t: Trace, r: Region, msg: str, thread: int) -> None:
             element(tuple(o + i for o, i in zip(r.offsets, loops, strict=True)))
         return
     with t.collected() as body:
-        _nested(t, r, names, (), element)
+        each_element(t, r, names, element)
     t.emit(If(linear_thread() == thread, seq(body), None, t.span()) if t.in_kernel else seq(body))
-
-
-def _nested(
-    t: Trace,
-    r: Region,
-    names: list[str],
-    done: tuple[Expr, ...],
-    body: Callable[[tuple[Expr, ...]], None],
-) -> None:
-    d = len(done)
-    if d == len(names):
-        body(done)
-        return
-    for i in Protocol(t).loop(serial(r.extents[d]), [names[d]], False, (), False):
-        _nested(t, r, names, (*done, r.offsets[d] + i), body)
 
 
 __all__ = [

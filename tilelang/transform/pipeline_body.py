@@ -10,10 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilelang.ir import (
-    INTRINSICS,
     Alloc,
     Bind,
-    Call,
     Continue,
     Expr,
     For,
@@ -26,10 +24,10 @@ from tilelang.ir import (
     logical_not,
     seq,
     substitute,
-    walk,
 )
 
 from .pipeline_legality import may_run_ahead
+from .scope import is_pure
 
 __all__ = ["inline_binds", "normalize", "split_producers", "unwrapped"]
 
@@ -60,17 +58,13 @@ def inline_binds(stmts: list[Stmt]) -> list[Stmt]:
     for s in stmts:
         if mapping:
             s = substitute(s, mapping)
-        if type(s) is Bind and not expr_effects(s.value).accesses and _pure(s.value):
+        if type(s) is Bind and not expr_effects(s.value).accesses and is_pure(s.value):
             mapping[s.var] = s.value
         elif type(s) is If:
             out.append(If(s.cond, seq(inline_binds(flatten(s.then))), s.orelse, s.span))
         else:
             out.append(s)
     return out
-
-
-def _pure(e: Expr) -> bool:
-    return all(type(x) is not Call or INTRINSICS[x.op].effect == "pure" for x in walk(e))
 
 
 def split_producers(

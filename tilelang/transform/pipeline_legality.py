@@ -13,7 +13,6 @@ from typing import Any
 from tilelang.ir import (
     INTRINSICS,
     Alloc,
-    And,
     Bind,
     Buffer,
     Call,
@@ -41,6 +40,7 @@ from tilelang.tileop.copy.cp_async import CP_ASYNC
 
 from .kernel_context import kernel_context
 from .manager import PassContext
+from .scope import conjuncts
 
 
 def may_run_ahead(
@@ -129,7 +129,7 @@ def _dominates(copy: Stmt, guarded: Stmt, body: Sequence[Stmt]) -> bool:
     conds: list[Expr] = []
     s: Stmt = guarded
     while type(s) is If:
-        conds += _conjuncts(s.cond)
+        conds += conjuncts(s.cond)
         s = s.then
     seen = False
 
@@ -140,7 +140,7 @@ def _dominates(copy: Stmt, guarded: Stmt, body: Sequence[Stmt]) -> bool:
                 seen = True
                 continue
             if type(x) is If:
-                inner = [*guards, *_conjuncts(x.cond)]
+                inner = [*guards, *conjuncts(x.cond)]
                 if not walk_body(flatten(x.then), inner) or not walk_body(
                     flatten(x.orelse), guards
                 ):
@@ -153,10 +153,6 @@ def _dominates(copy: Stmt, guarded: Stmt, body: Sequence[Stmt]) -> bool:
         return True
 
     return walk_body(list(body), [])
-
-
-def _conjuncts(e: Any) -> list[Expr]:
-    return [*_conjuncts(e.a), *_conjuncts(e.b)] if isinstance(e, And) else [e]
 
 
 def _used_outside(loop: For, launch: Stmt, buffer: Buffer) -> bool:
