@@ -61,6 +61,11 @@ def _call_vector(name: str, *args: Value) -> Value:
     return fn.math(define(fn.module, name, args[0].elem, args[0].lanes), args)
 
 
+def remainder(x: Value, y: Value) -> Value:
+    """C's fmod; of single numbers the library's own."""
+    return x.fn.binary("frem", x, y) if x.lanes == 1 else _call_vector("fmod", x, y)
+
+
 def _binary(em: Expressions, e: Any) -> Value:
     a, b = em.value(e.args[0]), em.value(e.args[1])
     dtype = e.args[0].dtype
@@ -71,7 +76,7 @@ def _binary(em: Expressions, e: Any) -> Value:
         if e.op == "copysign":
             return x.fn.intrinsic("copysign", x, y)
         if e.op == "fmod":
-            return x.fn.binary("frem", x, y)
+            return remainder(x, y)
         return _call_vector(e.op, x, y)
 
     return em.in_float(dtype, compute, a, b)

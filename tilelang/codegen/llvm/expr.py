@@ -54,7 +54,7 @@ from tilelang.ir import (
     Var,
 )  # fmt: skip
 
-from .calls import CALLS
+from .calls import CALLS, remainder
 from .convert import FORMATS, cast, narrow, resize, widen
 from .memory import Memory
 from .types import elem_of, pattern
@@ -224,7 +224,7 @@ class Expressions(Memory):
         fn = self.fn
         if not modulo:
             return fn.intrinsic("floor" if floor else "trunc", a / b)
-        rest = fn.binary("frem", a, b)
+        rest = remainder(a, b)
         if not floor:
             return rest
         wrong = rest.cmp("one", 0.0) & (rest.cmp("olt", 0.0) ^ b.cmp("olt", 0.0))

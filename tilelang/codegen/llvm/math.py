@@ -22,6 +22,7 @@ import functools
 import math
 from typing import TYPE_CHECKING
 
+from .remainder import fmod
 from .types import bits_of
 from .writer import Module, Value
 
@@ -499,7 +500,11 @@ _UNARY: dict[str, Callable[[Value], Value]] = {
     "cos": _cos, "tan": _tan, "sinh": _sinh, "cosh": _cosh, "asin": _asin, "acos": _acos,
     "atan": _atan, "erf": _erf,
 }  # fmt: skip
-_BINARY: dict[str, Callable[[Value, Value], Value]] = {"pow": _pow, "atan2": _atan2}
+_BINARY: dict[str, Callable[[Value, Value], Value]] = {
+    "pow": _pow,
+    "atan2": _atan2,
+    "fmod": fmod,
+}
 FLOAT_FUNCTIONS = tuple(n for n in _UNARY if n != "rcp")
 
 

@@ -31,6 +31,7 @@ from .math import (
     _rsqrt,
     _sqrt,
 )
+from .remainder import fmod
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -470,4 +471,8 @@ UNARY: dict[str, Callable[[Value], Value]] = {
     "sin": _sin, "cos": _cos, "tan": _tan, "sinh": _sinh, "cosh": _cosh, "asin": _asin,
     "acos": _acos, "atan": _atan, "erf": _erf,
 }  # fmt: skip
-BINARY: dict[str, Callable[[Value, Value], Value]] = {"pow": _pow, "atan2": _atan2}
+BINARY: dict[str, Callable[[Value, Value], Value]] = {
+    "pow": _pow,
+    "atan2": _atan2,
+    "fmod": fmod,
+}
