@@ -138,3 +138,17 @@ def test_effects() -> None:
     again = Reduce(src.whole(), dst.whole(), "sum", 1, clear=False)
     assert [a.kind for a in again.effects().accesses] == ["read", "read", "write"]
     assert numeric.ints(op.kept) == (3,)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "float64"])
+@pytest.mark.parametrize("dim", [0, 1])
+@pytest.mark.parametrize("kind", ["max", "min", "absmax"])
+def test_a_row_of_nan_counts_as_an_empty_one(kind: str, dim: int, dtype: str) -> None:
+    src, dst, op = _op(kind, (64, 64), dim, dtype, dtype, clear=False)
+    x = np.full((64, 64), np.nan, dtype)
+    y = np.where(np.arange(64) < 32, np.nan, -2).astype(dtype)
+    z = y.copy()
+    reference(op, (src, x), (dst, y))
+    run_on_cpu(op, [src, dst], [x, z])
+    np.testing.assert_array_equal(y, z)
+    assert not np.isnan(y).any()

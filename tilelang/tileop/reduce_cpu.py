@@ -61,9 +61,13 @@ def _place(op: Reduce, at: tuple[Expr, ...]) -> tuple[Expr, ...]:
 
 
 def _start(op: Reduce, at: tuple[Expr, ...]) -> Expr:
+    start = identity(op.kind, op.acc_dtype)
     if op.clear:
-        return identity(op.kind, op.acc_dtype)
-    return cast(Load(op.dst.buffer, _place(op, at)), op.acc_dtype)
+        return start
+    old = cast(Load(op.dst.buffer, _place(op, at)), op.acc_dtype)
+    if not op.kind.endswith(("max", "min")):
+        return old
+    return combine(op.kind, old, start, op.nan_propagate)  # a row of NaN is an empty one
 
 
 def _step(op: Reduce, b: Builder, acc: Buffer, i: Expr, x: Expr) -> None:
