@@ -35,7 +35,6 @@ from tilelang.ir import (
     seq,
 )
 from tilelang.ir.dtype import INT32, INT64, DType
-from tilelang.layout import Layout
 
 from .manager import PassContext
 from .summary import statements
@@ -67,8 +66,9 @@ class _Flattener(Rewriter):
             return seq()  # accesses go to the root itself
         kept = {k: v for k, v in s.annotations.items() if k != "layout"}
         layout = s.annotations.get("layout")
-        if isinstance(layout, Layout) and layout.swizzle is not None:  # hardware swizzles addresses
-            kept["align"] = layout.swizzle.period * s.buffer.dtype.bits // 8
+        swizzle = getattr(layout, "swizzle", None)  # a table has none, nor what lies row by row
+        if swizzle is not None:  # hardware swizzles addresses
+            kept["align"] = swizzle.period * s.buffer.dtype.bits // 8
         return Alloc(self.flat_of(s.buffer), kept, s.span)
 
     def visit_Load(self, e: Load) -> Expr:
