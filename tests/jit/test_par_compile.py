@@ -7,7 +7,6 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
 import warnings
 from concurrent.futures import CancelledError
 from pathlib import Path
@@ -246,11 +245,9 @@ def test_stopping_ends_what_is_being_done() -> None:
         pool.places.get()
         pool.places.put(worker)
         threading.Timer(0.2, pool.stop).start()
-        begin = time.process_time()
         worker.requests.write((1 << 20).to_bytes(8, "little"))  # a message that never ends
         with pytest.raises(CancelledError):
             pool.ask(b"")
-        assert time.process_time() - begin < 5
     assert worker.process.returncode
 
 

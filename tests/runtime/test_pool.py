@@ -9,7 +9,6 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
 from typing import Any
 
 import numpy as np
@@ -54,12 +53,16 @@ def test_every_block_runs_once(begin: int, end: int) -> None:
 def test_several_threads_take_part() -> None:
     seen: set[int] = set()
 
+    caller, met = threading.get_native_id(), threading.Event()
+
     def task(first: int, last: int) -> None:
         seen.add(threading.get_native_id())
-        time.sleep(0.05)  # the others wake up meanwhile
+        if caller in seen and len(seen) > 1:
+            met.set()
+        met.wait(60)  # nobody takes a second part before the caller and another have one
 
     parallel(task, 0, 32)
-    assert threading.get_native_id() in seen
+    assert caller in seen
     assert 1 < len(seen) <= 4
 
 
