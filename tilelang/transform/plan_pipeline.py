@@ -38,7 +38,6 @@ from tilelang.ir import (
     as_expr,
     effects,
     flatten,
-    seq,
 )
 
 from .manager import PassContext
@@ -95,9 +94,10 @@ class _Pipeliner(Rewriter):
 
     def schedule(self, s: For, body: list[Stmt], depth: int) -> list[Item]:
         if s.annotations.get("stage") or s.annotations.get("order"):
-            work = self.grouped(s, [x for x in body if type(x) not in (Alloc, Bind)])
-            if work is not None:
-                return self.manual(s, body, work, depth)
+            work = [x for x in body if type(x) not in (Alloc, Bind)]
+            groups = self.groups(s, len(work))
+            if groups is not None:
+                return self.manual(s, body, work, groups, depth)
         allocs, producers, rest = split_producers(s, body, self.outer[-1])
         items = [self.item(p, max(depth - 1, 0), True) for p in producers]
         return [Item(a) for a in allocs] + items + [self.item(x, 0, False) for x in rest]
@@ -110,54 +110,60 @@ class _Pipeliner(Rewriter):
         written = tuple(dict.fromkeys(a.buffer for a in e.writes))
         return Item(stmt, lead, unit, buffers=written, effects=e)
 
-    def grouped(self, s: For, work: list[Stmt]) -> list[Stmt] | None:
-        """What the entries of `order=` and `stage=` stand for: the statements, or the groups of
-        them that `group=` lists by number. None where these are not the statements there are:
-        programs of other compilers count what they made of the loop, so it is no error."""
+    def groups(self, s: For, count: int) -> list[list[int]] | None:
+        """The statements, by number, that each entry of `order=` and `stage=` stands for: one, or
+        those that `group=` lists. None where these are not the statements there are: programs of
+        other compilers count what they made of the loop, so it is no error."""
         groups = s.annotations.get("group")
         if not groups:
-            return work
-        if sorted(n for g in groups for n in g) != list(range(len(work))):
+            return [[n] for n in range(count)]
+        if sorted(n for g in groups for n in g) != list(range(count)):
             self.ctx.note(
                 f"{s.span}: the schedule given is not used: its groups do not name the "
-                f"{len(work)} statements of the loop"
+                f"{count} statements of the loop"
             )
             return None
-        return [seq(*(work[n] for n in g)) for g in groups]
+        return [list(g) for g in groups]
 
-    def manual(self, s: For, body: list[Stmt], work: list[Stmt], depth: int) -> list[Item]:
+    def manual(
+        self, s: For, body: list[Stmt], work: list[Stmt], groups: list[list[int]], depth: int
+    ) -> list[Item]:
         """`order=` and `stage=`: one entry per statement that is no binding, or per group; -1 for a
         copy that the compiler places (at the top, `num_stages - 1` iterations before its first
-        consumer)."""
-        stage = list(s.annotations.get("stage") or [0] * len(work))
-        order = list(s.annotations.get("order") or range(len(work)))
+        consumer). Copies of a group may run ahead, each in slots of its own."""
+        stages = list(s.annotations.get("stage") or [0] * len(groups))
+        orders = list(s.annotations.get("order") or range(len(groups)))
         what = "groups" if s.annotations.get("group") else "statements"
-        for name, given in (("stage", stage), ("order", order)):
-            if len(given) != len(work):
+        for name, given in (("stage", stages), ("order", orders)):
+            if len(given) != len(groups):
                 raise OptionError(
                     f"T.Pipelined: {name} has {len(given)} entries, but the loop body has "
-                    f"{len(work)} {what}",
+                    f"{len(groups)} {what}",
                     code="TL0551",
                     span=s.span,
                     help=f"give one entry per {what[:-1]} (bindings and allocations do not count): "
-                    f"{len(work)}; or group statements with group=[[0], [1, 2], …]",
+                    f"{len(groups)}; or group statements with group=[[0], [1, 2], …]",
                 )
-        last = max(stage)
-        lead = [last - x for x in stage]
+        stage = {n: x for g, x in zip(groups, stages, strict=True) for n in g}
+        last = max(stages)
+        lead = {n: last - x for n, x in stage.items()}
         allocs = [Item(x) for x in body if type(x) is Alloc]
-        placed: list[tuple[int, int, Item]] = []
-        for n, (x, o) in enumerate(zip(work, order, strict=True)):
-            ahead = lead[n]
+        in_order: list[tuple[Item, int]] = []
+        for n in (n for _, g in sorted(zip(orders, groups, strict=True), key=_order) for n in g):
+            x, ahead = work[n], lead[n]
             producer = may_run_ahead(s, x, work, self.outer[-1], unwrapped(x))
             if stage[n] < 0:
                 users = [
                     lead[m] for m in range(len(work)) if stage[m] >= 0 and _reads_what(work[m], x)
                 ]
                 ahead = max(users, default=0) + max(depth - 1, 0)
-            placed.append((o, n, self.item(x, ahead, producer)))
-        in_order = sorted(placed, key=lambda p: (p[0], p[1]))
-        check_schedule(s, [(i, n) for _, n, i in in_order])
-        return allocs + [i for _, _, i in in_order]
+            in_order.append((self.item(x, ahead, producer), n))
+        check_schedule(s, in_order)
+        return allocs + [i for i, _ in in_order]
+
+
+def _order(entry: tuple[int, list[int]]) -> int:
+    return entry[0]
 
 
 def _reads_what(consumer: Stmt, producer: Stmt) -> bool:
