@@ -12,6 +12,7 @@ import pytest
 
 import tilelang
 import tilelang.language as T
+from tilelang.config import Options
 from tilelang.errors import OptionError
 from tilelang.ir import PrimFunc, Rewriter, Store
 from tilelang.target import Target
@@ -96,3 +97,31 @@ def test_the_pass_at_fault_is_found(target: str) -> None:
             for p in PIPELINE
         ]
         assert first_wrong_pass(small(), a, b, target=target, passes=broken) == name
+
+
+@pytest.mark.parametrize(("dtype", "accum"), [("int8", "int32"), ("float32", "float32")])
+def test_products_of_every_width_are_interpreted(dtype: str, accum: str) -> None:
+    """What ldmatrix brings are 32 bits, however many elements these are."""
+
+    @T.prim_func
+    def main(
+        A: T.Tensor((32, 32), dtype), B: T.Tensor((32, 32), dtype), C: T.Tensor((32, 32), accum)
+    ):
+        with T.Kernel(1, threads=32):
+            a = T.alloc_shared((32, 32), dtype)
+            b = T.alloc_shared((32, 32), dtype)
+            c = T.alloc_fragment((32, 32), accum)
+            T.copy(A, a)
+            T.copy(B, b)
+            T.clear(c)
+            T.gemm(a, b, c, transpose_B=True)
+            T.copy(c, C)
+
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-3, 4, (32, 32)).astype(dtype) for _ in range(2))
+    options = Options(allow_tf32=True)
+    target = "cuda -arch=sm_80"
+    kernel = tilelang.compile(main, target=target, pass_configs={"tl.allow_tf32": True})
+    assert "ldmatrix" in kernel.get_kernel_source()
+    out = np.zeros((32, 32), accum)
+    assert first_wrong_pass(main, a, b, out, target=target, options=options) is None

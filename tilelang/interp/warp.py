@@ -70,14 +70,16 @@ def _shuffle(kind: str, args: list[Any], lanes: list[int]) -> list[Any]:
 
 
 def _ldmatrix(args: list[Any]) -> None:
-    """Lane 8m + r points at row r of matrix m; lane t gets elements (t / 4, 2 (t % 4) + {0, 1}), or
-    those of the transposed matrix."""
+    """Lane 8m + r points at row r of matrix m: 16 bytes. Lane t gets the 32 bits at place t % 4 of
+    row t / 4, or of the transposed matrix of 16-bit elements."""
     num, trans = int(args[0][0]), int(args[0][1])
+    per = max(4 // args[0][3].memory.flat.dtype.itemsize, 1)  # elements of 32 bits
     for m in range(num):
-        rows = np.stack([args[8 * m + r][3].span(0, 8) for r in range(8)])
+        rows = np.stack([args[8 * m + r][3].span(0, 4 * per) for r in range(8)])
         matrix = (rows.T if trans else rows).copy()
         for t in range(32):
-            args[t][2].span(2 * m, 2)[:] = matrix[t // 4, 2 * (t % 4) : 2 * (t % 4) + 2]
+            at = per * (t % 4)
+            args[t][2].span(per * m, per)[:] = matrix[t // 4, at : at + per]
 
 
 def _stmatrix(args: list[Any]) -> None:
