@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much `T.copy` copies where the user wrote a slice out."""
+"""How much `T.copy` copies, and `T.gemm` multiplies, where the user wrote a slice out."""
 
 from __future__ import annotations
 
@@ -101,3 +101,27 @@ def test_parts_of_one_buffer_that_do_not_meet(target: str) -> None:
     want[4:, 32:] = a[:4, :32]
     tilelang.compile(main, target=target)(a)
     np.testing.assert_array_equal(a, want)
+
+
+@pytest.mark.parametrize("target", ["llvm", "c", "cuda-sim -arch=sm_80"])
+def test_a_gemm_of_slices_at_a_running_place_has_known_sizes(target: str) -> None:
+    @T.prim_func
+    def main(A: T.Tensor((40, 40), "float16"), O: T.Tensor((16, 16), "float32")):
+        with T.Kernel(1, threads=32):
+            s = T.alloc_shared((40, 40), "float16")
+            c = T.alloc_fragment((16, 16), "float32")
+            T.copy(A, s)
+            T.clear(c)
+            for q in T.serial(3):
+                T.gemm(s[0:16, 0:7], s[q : q + 7, 0:16], c)
+                T.gemm(s[0:7, q : q + 16], s[q : q + 16, 0:7], c, True, True)
+            T.copy(c, O)
+
+    a = np.random.default_rng(0).integers(-3, 4, (40, 40)).astype(np.float16)
+    out = np.zeros((16, 16), np.float32)
+    tilelang.compile(main, target=target)(a, out)
+    w = a.astype(np.float32)
+    want = sum(
+        w[:16, :7] @ w[q : q + 7, :16] + w[:7, q : q + 16].T @ w[q : q + 16, :7].T for q in range(3)
+    )
+    np.testing.assert_array_equal(out, want)

@@ -18,7 +18,7 @@ from tilelang.tileop.wait import WaitWgmma
 from .clusters import barrier_pointer, cluster_trace, in_cluster
 from .hints import access_width, known_notes
 from .loops import integer
-from .operands import emit_op, region
+from .operands import emit_op, region, with_known_extents
 from .ops import GemmWarpPolicy, copy_operands, eviction
 from .threads import effect
 from .trace import Region, Trace, current, kernel_trace
@@ -177,7 +177,10 @@ def wgmma_gemm(
 ) -> None:
     """`T.gemm` as one asynchronous group: C is not readable before `T.wait_wgmma`."""
     t = current("T.wgmma_gemm")
-    a, b, c = (region(t, x, f"T.wgmma_gemm: {n}") for n, x in (("A", A), ("B", B), ("C", C)))
+    a, b, c = (
+        with_known_extents(region(t, x, f"T.wgmma_gemm: {n}"))
+        for n, x in (("A", A), ("B", B), ("C", C))
+    )
     clears = as_bool(scalar(t, plain(clear_accum), "T.wgmma_gemm: clear_accum"))
     op = Gemm(a, b, c, bool(transpose_A), bool(transpose_B), int(policy), clears)
     known_notes("T.wgmma_gemm", annotations)

@@ -16,7 +16,7 @@ from tilelang.ir import Const, Load, Region, as_bool
 from tilelang.tileop import Copy, Fill, Gemm
 
 from .hints import access_width, known_notes, no_effect
-from .operands import emit_op, narrowed, region
+from .operands import emit_op, narrowed, region, with_known_extents
 from .trace import Trace, current
 from .values import VarRef, plain, scalar, store
 
@@ -190,7 +190,9 @@ def gemm(
             "T.GemmWarpPolicy.Square, .FullRow or .FullCol",
             OptionError,
         )
-    a, b, c = (region(t, x, f"T.gemm: {n}") for n, x in (("A", A), ("B", B), ("C", C)))
+    a, b, c = (
+        with_known_extents(region(t, x, f"T.gemm: {n}")) for n, x in (("A", A), ("B", B), ("C", C))
+    )
     clears = as_bool(scalar(t, plain(clear_accum), "T.gemm: clear_accum"))
     op = Gemm(a, b, c, bool(transpose_A), bool(transpose_B), int(policy), clears)
     known_notes("T.gemm", annotations)
