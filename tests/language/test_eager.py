@@ -229,3 +229,18 @@ def test_globals_and_methods_of_the_session_do_not_leak() -> None:
     assert first.params[0] is not second.params[0]
     assert first.script() == second.script()
     assert N_GLOBAL == 4
+
+
+def test_positional_only_parameters_are_passed_by_position() -> None:
+    def f(A: T.Tensor((8,), "float32"), s, /, *rest, t=1, **named):
+        with T.Kernel(1, threads=1):
+            for i in T.serial(8):
+                A[i] = s + t + len(rest) + len(named)
+
+    e = EagerFunction(f)
+    assert e.split((None, 2), {"t": 3, "N": 4}) == ({"s": 2, "t": 3}, [None], {"N": 4})
+    a = np.zeros(8, np.float32)
+    tile.run(e.trace({"s": 2, "t": 3}), a)
+    assert (a == 5).all()
+    with pytest.raises(ArgumentTypeError, match="expected at most 3, got 4"):
+        e.split((None, 2, 3, 4), {})

@@ -113,7 +113,7 @@ def with_out_idx(func: PrimFunc, out_idx: OutIdx) -> PrimFunc:
             help="leave out out_idx",
         )
     count = len(func.params)
-    given = [out_idx] if isinstance(out_idx, int) else list(out_idx)
+    given = list(out_idx) if isinstance(out_idx, Iterable) else [out_idx]
     outputs = []
     for index in given:
         if not isinstance(index, int) or isinstance(index, bool):

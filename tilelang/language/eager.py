@@ -102,6 +102,12 @@ class EagerFunction:
         self.__wrapped__ = fn
 
     @functools.cached_property
+    def parameters(self) -> dict[str, inspect.Parameter]:
+        """Those with a name: `*rest` and `**named` take nothing."""
+        variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        return {n: p for n, p in self.signature.parameters.items() if p.kind not in variadic}
+
+    @functools.cached_property
     def annotations(self) -> dict[str, Any]:
         return annotations_of(self.fn, self.outer)
 
@@ -111,7 +117,7 @@ class EagerFunction:
         redeclared = _annotated_in_body(self.fn)
         return tuple(
             n
-            for n in self.signature.parameters
+            for n in self.parameters
             if n in redeclared or runtime_annotation(self.annotations.get(n)) is not None
         )
 
@@ -131,7 +137,7 @@ class EagerFunction:
     ) -> tuple[dict[str, Any], list[Any], dict[str, Any]]:
         """(compile-time arguments by name, run-time arguments in order (None: not passed),
         keywords that are not parameters: values of T.const names)."""
-        parameters = self.signature.parameters
+        parameters = self.parameters
         given = {k: v for k, v in kwargs.items() if k in parameters}
         extra = {k: v for k, v in kwargs.items() if k not in parameters}
         if len(args) > len(parameters):
@@ -181,7 +187,7 @@ class EagerFunction:
 
     def check_keywords(self, plan: ConstPlan, extra: Mapping[str, Any]) -> None:
         """Keywords that name neither a parameter nor a T.const size are refused."""
-        known = [*self.signature.parameters, *plan.names]
+        known = [*self.parameters, *plan.names]
         for name in extra:
             if name not in known:
                 raise ArgumentTypeError(
@@ -234,7 +240,13 @@ class EagerFunction:
         t.params = dict(values)
         normalised = {n: _normal(v) for n, v in compile_time.items()}
         protocol = Protocol(t, lambda name, annotation: redeclare(t, name, annotation))
-        return execute(self.fn, protocol, (), {**values, **normalised}, self.outer)
+        named = {**values, **normalised}
+        first = tuple(
+            named.pop(n)
+            for n, p in self.parameters.items()
+            if p.kind is inspect.Parameter.POSITIONAL_ONLY
+        )
+        return execute(self.fn, protocol, first, named, self.outer)
 
     def _declared(self, t: Trace) -> bool:
         """Is all that phase 1 wants to know already known?"""
