@@ -153,7 +153,7 @@ def _outputs(
     """Data pointers of the outputs; the result is the tensor allocated here, NULL if none was."""
     w = a.w
     if all_given is None:
-        check_outputs(a, args, program)
+        check_outputs(a, args)
         return None
     for index in a.outputs:  # evaluated before the branch, so that both sides may use them
         for e in _buffer_at(program, index).shape:
@@ -172,7 +172,7 @@ def _outputs(
     return w.load("ptr", handle, hint="owned")
 
 
-def check_outputs(a: Arguments, args: Value, program: HostProgram) -> None:
+def check_outputs(a: Arguments, args: Value) -> None:
     """Checks the outputs that the caller gives."""
     for index in a.outputs:
         a.check_tensor(a.output(args, index))

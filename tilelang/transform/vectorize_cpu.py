@@ -312,7 +312,7 @@ class _Strip:
     def splitting(self, stmts: list[Stmt], lo: Expr, hi: Expr) -> tuple[Expr, Expr, bool] | None:
         """A condition that differs among the lanes of a vector, and the lane where it changes."""
         whole = Lanes(self.facts, self.var, hi)
-        one = self.vector_lanes(lo, hi)
+        one = self.vector_lanes(lo)
         for cond in conditions(stmts):
             if not whole.depends(cond) or any(type(x) is Load for x in walk(cond)):
                 continue
@@ -323,7 +323,7 @@ class _Strip:
                 return cond, at[0], at[1]
         return None
 
-    def vector_lanes(self, lo: Expr, hi: Expr) -> _Based:
+    def vector_lanes(self, lo: Expr) -> _Based:
         """The lanes of a vector at lo + u * lanes, for any u."""
         u = Var("u", self.var.dtype)
         facts = self.facts.child()

@@ -128,7 +128,7 @@ class Gemm(TileOp):
                     marks=ctx.marks(first, second),
                     notes=[describe(p_region), describe(q_region)],
                     help=f"allocate {q_region.buffer.name} as ({self._wanted(second)})"
-                    + self._transpose_hint(dim, x, y),
+                    + self._transpose_hint(dim, x),
                 )
 
     def _wanted(self, field: str) -> str:
@@ -139,7 +139,7 @@ class Gemm(TileOp):
         n = self.b.extents[-2] if self.trans_b else self.b.extents[-1]
         return f"{n}, {self.k}" if self.trans_b else f"{self.k}, {n}"
 
-    def _transpose_hint(self, dim: str, x: Expr, y: Expr) -> str:
+    def _transpose_hint(self, dim: str, x: Expr) -> str:
         b = self.b.extents[-2:]
         other = b[1] if not self.trans_b else b[0]
         if dim == "K" and not differ(x, other):
