@@ -150,3 +150,22 @@ def test_main_runs_the_tests_of_its_file(tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done
     assert "1 passed" in done.stdout
+
+
+def test_a_smooth_mma_layout_is_row_major() -> None:
+    from tilelang.cuda.intrinsics import make_mma_swizzle_layout
+    from tilelang.layout import Layout
+
+    assert make_mma_swizzle_layout((8, 64), is_smooth=True) == Layout.row_major((8, 64))
+    assert make_mma_swizzle_layout((8, 64)) != Layout.row_major((8, 64))
+
+
+def test_shared_memory_of_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tilelang.carver.arch import driver
+    from tilelang.target import detect
+
+    devices = (detect.Device(80, 108), detect.Device(75, 40))
+    monkeypatch.setattr(driver, "cuda_devices", lambda: devices)
+    sizes = [driver.get_max_dynamic_shared_size_bytes(n) for n in range(2)]
+    assert sizes == [163 * 1024, 64 * 1024]
+    assert driver.get_num_sms(1) == 40

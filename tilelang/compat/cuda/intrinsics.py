@@ -5,12 +5,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilelang.layout import make_swizzled_layout
+from tilelang.layout import make_linear_layout, make_swizzled_layout
 from tilelang.layout.layout import make_swizzled
 
 
 def make_mma_swizzle_layout(shared_buf: Any, is_smooth: bool = False) -> Any:
-    """The swizzled layout of a shared tile that ldmatrix reads."""
+    """The swizzled layout of a shared tile that ldmatrix reads; row-major if `is_smooth`."""
+    if is_smooth:
+        return make_linear_layout(shared_buf)
     return make_swizzled_layout(shared_buf)
 
 

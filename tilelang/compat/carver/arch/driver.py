@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from tilelang.target import determine_target
+from tilelang.target import Target, determine_target
 from tilelang.target.detect import cuda_devices
 
 
@@ -16,7 +16,10 @@ def get_num_sms(device_id: int = 0) -> int:
 
 
 def get_max_dynamic_shared_size_bytes(device_id: int = 0) -> int:
-    """Shared memory that one block can have."""
+    """Shared memory that one block of a device can have."""
+    devices = cuda_devices()
+    if device_id < len(devices):
+        return Target(f"cuda -arch=sm_{devices[device_id].arch}").max_smem
     return int(determine_target("auto", return_object=True).max_smem)
 
 
