@@ -596,3 +596,24 @@ def test_a_fully_typed_prim_func_gives_its_kernel() -> None:
     assert (a == -1).all()
     negate(a)
     assert (a == 1).all()
+
+
+@tilelang.jit(target="llvm")
+def described(A, value: Any = 1):
+    A: T.Tensor((1,), "float32")
+    C = T.empty((1,), "float32")
+    what = value[0] if isinstance(value, tuple) else value
+    kinds = [int, float, bool, np.float32, np.int64]
+    with T.Kernel(1, threads=1):
+        C[0] = A[0] + kinds.index(type(what)) * 2 + (str(what)[0] == "-")
+    return C
+
+
+@pytest.mark.parametrize("wrap", [lambda x: x, lambda x: (x,)])
+def test_equal_values_of_different_kinds_are_different_arguments(wrap: Any) -> None:
+    """Called again and again, so that the quick way is taken where there is one."""
+    zero = np.zeros(1, "float32")
+    values = [(0, 0), (0.0, 2), (-0.0, 3), (False, 4), (np.float32(0), 6), (np.float32(-0.0), 7)]
+    for value, want in [*values, *values, *reversed(values), (1, 0), (True, 4), (1.0, 2)]:
+        assert described(zero, wrap(value))[0] == want
+        assert described(zero, value=wrap(value))[0] == want

@@ -11,11 +11,20 @@ generated expression, because a loop over roles would cost more than the kernel'
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from numbers import Number
 from typing import Any
 
 from tilelang.language.eager import ConstMatcher, EagerFunction
 
-__all__ = ["key_function"]
+__all__ = ["is_told_apart", "key_function"]
+
+
+def is_told_apart(value: Any) -> bool:
+    """Is every compile-time argument that equals this one, and is of its class, the same argument?
+    (1,) equals (1.0,), and 0.0 equals -0.0."""
+    if isinstance(value, (tuple, frozenset)):
+        return False
+    return isinstance(value, (int, str)) or not isinstance(value, Number) or abs(value) > 0  # type: ignore[arg-type]
 
 
 def key_function(

@@ -12,6 +12,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from numbers import Number
 from typing import TYPE_CHECKING, Any
 
 from tilelang.errors import ArgumentTypeError, ArgumentValueError
@@ -22,7 +23,7 @@ from tilelang.runtime.dlpack import is_torch
 from tilelang.target import Target, determine_target
 from tilelang.utils import fewer_collections
 
-from .fastcall import key_function
+from .fastcall import is_told_apart, key_function
 
 if TYPE_CHECKING:
     from .compiler import OutIdx
@@ -311,6 +312,8 @@ class JITImpl:
         """Lets the next call like this one take the quick way. Which T.const sizes there are may
         depend on the compile-time arguments, so there is one table for each set of names."""
         assert self._eager is not None
+        if not all(map(is_told_apart, compile_time.values())):
+            return
         plan = self._plans[(_frozen_strict(compile_time), _meta_key(metas))]
         form: Any = (len(args), *kwargs) if kwargs else len(args)
         values = (*args, *kwargs.values())
@@ -438,8 +441,10 @@ def _frozen(value: Any) -> Any:
         return ("dtype", str(DType(value)))
     if isinstance(value, str):
         return str(value)
-    if isinstance(value, (bool, float)) or value is None:
-        return (type(value).__name__, value)  # 1, 1.0 and True are different arguments
+    if type(value) is int:
+        return value
+    if isinstance(value, Number) or value is None:  # 1, 1.0 and True are different arguments,
+        return (type(value).__name__, repr(value))  # and so are 0.0 and -0.0
     return value
 
 
