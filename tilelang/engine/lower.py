@@ -16,7 +16,6 @@ from tilelang.errors import InternalError, TargetError
 from tilelang.ir import HostProgram, IRModule, PrimFunc, own_copy, session
 from tilelang.runtime.call_spec import call_spec
 from tilelang.runtime.launch import CallSpec
-from tilelang.runtime.tvm_ffi import preload
 from tilelang.target import Target, canon_target_host, determine_target
 from tilelang.transform import PIPELINE, PassContext, run_passes
 from tilelang.transform.host import device_of, run_host_passes
@@ -233,7 +232,6 @@ def _build_llvm(program: HostProgram, device: Target, own: str, options: Options
     from tilelang.codegen.host import entry_name, host_llvm  # on first use, as is LLVM
 
     text = host_llvm(program, device, own)
-    preload()
     binary = compile_llvm(text, device if device.is_cpu else program.attrs["target"])
     return HostModule("llvm", text, entry_name(program), binary)
 
@@ -243,7 +241,6 @@ def _build_c(program: HostProgram, device: Target, own: str, options: Options) -
     from tilelang.runtime.cc import compile_library
 
     text = host_c(program, device)
-    preload()
     kernels = [own] if own else []
     binary = compile_library(kernels, program.attrs["target"], options, host=text)
     return HostModule("c", text, entry_name(program), binary)

@@ -24,6 +24,7 @@ from tilelang.config import env
 from tilelang.errors import ToolchainError
 
 from .pool import STATE, attach
+from .tvm_ffi import preload
 
 if TYPE_CHECKING:
     from tilelang.config import Options
@@ -146,6 +147,7 @@ def _run(commands: Sequence[Sequence[str]], folder: Path, sources: Mapping[str, 
         for c in commands
     ]
     try:
+        preload()
         logs = [process.communicate(timeout=limit)[1] for process in running]
     except subprocess.TimeoutExpired:
         raise ToolchainError(

@@ -24,6 +24,7 @@ from typing import Any
 from tilelang.errors import InternalError, ToolchainError
 
 from .pool import STATE, attach
+from .tvm_ffi import preload
 
 __all__ = ["JitModule", "assembly", "compile_module", "cpu_key", "load", "optimized_ir"]
 
@@ -94,6 +95,8 @@ def compile_module(ir_text: str, cpu: str = "", features: str = "", opt: int = 2
     cpu, features: as LLVM names them; empty means this machine. opt: 0 to 3.
     """
     module, machine = _optimized(ir_text, cpu, features, opt)
+    # Now, before the longest call: each of the short ones would wait for Python's lock meanwhile.
+    preload()
     return bytes(machine.emit_object(module))
 
 
