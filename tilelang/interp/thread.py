@@ -79,16 +79,6 @@ def _flat(memory: Memory) -> Memory:
 # --- binding arguments -------------------------------------------------------------------------
 
 
-def _symbols(func: PrimFunc | HostProgram) -> tuple[Var, ...]:
-    scalars = {p for p in func.params if isinstance(p, Var)}
-    found: dict[Var, None] = {}
-    for p in func.params:
-        if isinstance(p, Buffer):
-            for e in (*p.shape, *(p.strides or ())):
-                found.update((v, None) for v in free_vars(e) if v not in scalars)
-    return tuple(found)
-
-
 def _bind(func: PrimFunc | HostProgram, arguments: Sequence[Any]) -> dict[Any, Any]:
     """Parameter or symbol -> array or number; outputs are allocated, full of poison."""
     inputs = [p for i, p in enumerate(func.params) if i not in func.outputs]
@@ -176,4 +166,4 @@ def _write(func: PrimFunc | HostProgram, program: Program) -> str:
             program.tensor_maps(a for a in k.args if isinstance(a, TensorMap))
             program.kernel(k)
 
-    return program.main(func.params, _symbols(func), launches)
+    return program.main(func.params, func.symbols, launches)

@@ -9,6 +9,7 @@ enumeration over small domains; a division by zero raises `ZeroDivisionError`.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from tilelang.errors import InternalError
@@ -29,10 +30,11 @@ def evaluate(e: E.Expr, env: Mapping[E.Var, int], wrap: bool = False) -> Any:
     return _Evaluation(env, wrap).value(e)
 
 
-class _Evaluation:
-    def __init__(self, env: Mapping[E.Var, int], wrap: bool) -> None:
+class _Memo(ABC):
+    """Each node is computed once."""
+
+    def __init__(self, env: Mapping[E.Var, Any]) -> None:
         self.env = env
-        self.wrap = wrap
         self.memo: dict[E.Expr, Any] = {}
 
     def value(self, e: E.Expr) -> Any:
@@ -40,6 +42,15 @@ class _Evaluation:
         if hit is None:
             hit = self.memo[e] = self._compute(e)
         return hit
+
+    @abstractmethod
+    def _compute(self, e: Any) -> Any: ...
+
+
+class _Evaluation(_Memo):
+    def __init__(self, env: Mapping[E.Var, int], wrap: bool) -> None:
+        super().__init__(env)
+        self.wrap = wrap
 
     def _compute(self, e: Any) -> Any:
         kind = type(e)
@@ -89,17 +100,7 @@ def evaluate_arrays(e: E.Expr, env: Mapping[E.Var, Any]) -> Any:
     return _Arrays(env).value(e)
 
 
-class _Arrays:
-    def __init__(self, env: Mapping[E.Var, Any]) -> None:
-        self.env = env
-        self.memo: dict[E.Expr, Any] = {}
-
-    def value(self, e: E.Expr) -> Any:
-        hit = self.memo.get(e)
-        if hit is None:
-            hit = self.memo[e] = self._compute(e)
-        return hit
-
+class _Arrays(_Memo):
     def _compute(self, e: Any) -> Any:
         import numpy as np
 

@@ -18,7 +18,7 @@ from .expr import Expr, Var
 from .visit import free_vars
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from .stmt import Stmt
 
@@ -42,13 +42,7 @@ class PrimFunc:
     def symbols(self) -> tuple[Var, ...]:
         """Dynamic dimensions: variables in parameter shapes and strides that are not parameters
         themselves."""
-        scalars = {p for p in self.params if isinstance(p, Var)}
-        out: dict[Var, None] = {}
-        for p in self.params:
-            if isinstance(p, Buffer):
-                for e in (*p.shape, *(p.strides or ())):
-                    out.update((v, None) for v in free_vars(e) if v not in scalars)
-        return tuple(out)
+        return _symbols(self.params)
 
     @property
     def buffer_map(self) -> dict[str, Buffer]:
@@ -130,3 +124,18 @@ class HostProgram:
     launches: tuple[Kernel, ...]
     temporaries: tuple[Buffer, ...] = ()
     attrs: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def symbols(self) -> tuple[Var, ...]:
+        """As of the PrimFunc."""
+        return _symbols(self.params)
+
+
+def _symbols(params: Sequence[Buffer | Var]) -> tuple[Var, ...]:
+    scalars = {p for p in params if isinstance(p, Var)}
+    out: dict[Var, None] = {}
+    for p in params:
+        if isinstance(p, Buffer):
+            for e in (*p.shape, *(p.strides or ())):
+                out.update((v, None) for v in free_vars(e) if v not in scalars)
+    return tuple(out)
