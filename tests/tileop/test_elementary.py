@@ -279,3 +279,20 @@ def test_bits_are_counted_in_every_width(where: str, dtype: str) -> None:
     bits = [int(x) % 2**limits.bits for x in a]
     assert out[0].tolist() == [x.bit_count() for x in bits]
     assert out[1].tolist() == [limits.bits - x.bit_length() for x in bits]
+
+
+@everywhere
+@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64"])
+def test_magnitudes_of_single_integers(where: str, dtype: str) -> None:
+    @T.prim_func
+    def main(A: T.Tensor((6,), dtype), B: T.Tensor((6,), dtype)):
+        with T.Kernel(1, threads=32):
+            for i in T.serial(6):
+                B[i] = T.abs(A[i]) + T.cast(1, dtype)
+
+    limits = np.iinfo(dtype)
+    a = np.array([0, 1, -1, limits.max, limits.min, -limits.max], dtype)
+    out = np.zeros(6, dtype)
+    run(where, main, a, out)
+    with np.errstate(over="ignore"):
+        np.testing.assert_array_equal(out, np.abs(a) + np.ones(6, dtype))

@@ -290,7 +290,7 @@ _UFUNCS: dict[str, Callable[..., Value]] = {
     "sigmoid": lambda x: _one(x) / (_one(x) + np.exp(-x)), "tanh": np.tanh, "sin": np.sin,
     "cos": np.cos, "tan": np.tan, "sinh": np.sinh, "cosh": np.cosh, "asin": np.arcsin,
     "acos": np.arccos, "atan": np.arctan, "erf": _erf, "floor": np.floor, "ceil": np.ceil,
-    "trunc": np.trunc, "round": _half_away, "nearbyint": np.rint, "abs": np.abs,
+    "trunc": np.trunc, "round": _half_away, "nearbyint": np.rint, "abs": abs,
     "rcp": np.reciprocal,
 }  # fmt: skip
 MATH: dict[str, Callable[..., Value]] = {
