@@ -454,7 +454,7 @@ def test_the_profiler_says_that_there_is_no_driver(monkeypatch: pytest.MonkeyPat
         kernel.get_profiler().do_bench()
 
 
-def test_a_numpy_user_never_loads_torch() -> None:
+def test_a_numpy_user_loads_neither_torch_nor_what_other_targets_need() -> None:
     code = textwrap.dedent(
         """
         import sys, numpy as np
@@ -462,6 +462,8 @@ def test_a_numpy_user_never_loads_torch() -> None:
         import kernels
         a = np.ones((4, 4), np.float32)
         assert (kernels.add(a, a) == 2).all()
+        others = ("layout", "runtime.cuda_driver", "transform.vectorize_cuda", "jit.pool")
+        assert not [m for m in others if "tilelang." + m in sys.modules]
         assert "torch" not in sys.modules
         import torch
         x = torch.ones(4, 4)
