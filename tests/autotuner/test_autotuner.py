@@ -182,3 +182,15 @@ def test_what_cannot_be_tuned_says_why() -> None:
         lazy([])(64)
     with pytest.raises(ArgumentTypeError, match="must be a dict of keyword arguments, got int"):
         lazy([8])(64)
+
+
+def test_configurations_of_an_iterator_serve_every_call() -> None:
+    f = lazy({"block": b} for b in (8, 16))
+    assert f(64).config["block"] in (8, 16)
+    assert f(32).config["block"] in (8, 16)
+
+
+@pytest.mark.parametrize("configs", [None, 3, lambda n: None])
+def test_configurations_that_are_no_list_are_refused(configs: Any) -> None:
+    with pytest.raises(ArgumentTypeError, match="a configuration must be a dict"):
+        lazy(configs)(64)

@@ -8,7 +8,7 @@ Each set of other arguments is tuned once.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from tilelang.errors import ArgumentTypeError, did_you_mean
@@ -68,7 +68,8 @@ class TunedFunction:
         self, impl: JITImpl, configs: Any, profile: ProfileArgs, ignored: frozenset[str]
     ) -> None:
         self.jit_impl = impl
-        self.configs = configs
+        # an iterator would be at its end at the second call
+        self.configs = list(configs) if isinstance(configs, Iterator) else configs
         self.profile = profile
         self._ignored = ignored
         self._results: dict[Any, AutotuneResult] = {}

@@ -133,7 +133,7 @@ class AutoTuner:
 def as_configs(configs: Iterable[Any]) -> list[dict[str, Any]]:
     """Configurations as dicts."""
     out = []
-    for c in configs:
+    for c in configs if isinstance(configs, Iterable) else [configs]:
         if not isinstance(c, Mapping):
             raise ArgumentTypeError(
                 f"a configuration must be a dict of keyword arguments, got {type(c).__name__}",
