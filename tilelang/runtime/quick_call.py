@@ -31,7 +31,15 @@ from tilelang.ir import DType
 from .launch import CallSpec, ParamSpec, Size
 from .named import by_position
 
-__all__ = ["NUMPY", "TORCH", "Framework", "quick_call", "quick_first", "quick_outputs"]
+__all__ = [
+    "NUMPY",
+    "TORCH",
+    "Framework",
+    "from_the_second",
+    "quick_call",
+    "quick_first",
+    "quick_outputs",
+]
 
 _SIMPLE = {"+": "+", "-": "-", "*": "*", "==": "==", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 
@@ -73,32 +81,41 @@ NUMPY = Framework(
 
 
 def quick_first(
-    spec: CallSpec,
-    kernels: Sequence[Callable[..., Any]],
-    launcher: Callable[..., None],
-    frameworks: Sequence[Framework] = (TORCH, NUMPY),
+    spec: CallSpec, kernels: Sequence[Callable[..., Any]], launcher: Callable[..., None]
 ) -> Callable[..., None]:
     """Calls the function made for a framework's tensors, from their second call on; the launcher
     until then, and for all else."""
-    count = len(spec.params)
-    first = next((i for i, p in enumerate(spec.params) if p.kind == "tensor"), -1)
-    made: dict[type, Callable[..., None]] = {}
+    return from_the_second(
+        spec, range(len(spec.params)), launcher, lambda f: quick_call(f, spec, kernels, launcher)
+    )
 
-    def call(*args: Any, **named: Any) -> None:
+
+def from_the_second(
+    spec: CallSpec,
+    taken: Sequence[int],
+    slow: Callable[..., Any],
+    make: Callable[[Framework], Callable[..., Any]],
+) -> Callable[..., Any]:
+    """`slow`, and for tensors of torch and numpy, from the second call with them on, what `make`
+    gives for their framework. taken: the parameters that are passed."""
+    count = len(taken)
+    first = next((n for n, i in enumerate(taken) if spec.params[i].kind == "tensor"), -1)
+    made: dict[type, Callable[..., Any]] = {}
+
+    def call(*args: Any, **named: Any) -> Any:
         if named:
             args = by_position(spec, args, named)
         if len(args) != count or first < 0:
-            launcher(*args)
-            return
+            return slow(*args)
         kind = type(args[first])
         quick = made.get(kind)
         if quick is not None:
-            quick(*args)
-            return
-        launcher(*args)
-        framework = next((f for f in frameworks if f.tensor_class is kind), None)
+            return quick(*args)
+        result = slow(*args)
+        framework = next((f for f in (TORCH, NUMPY) if f.tensor_class is kind), None)
         if framework is not None:
-            made[kind] = quick_call(framework, spec, kernels, launcher)
+            made[kind] = make(framework)
+        return result
 
     call.__name__ = call.__qualname__ = spec.name
     return call

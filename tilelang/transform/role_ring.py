@@ -40,7 +40,7 @@ from tilelang.tileop.wait import WaitWgmma
 
 from .pipeline_body import unwrapped
 from .ring import Slots
-from .role_schedule import Point, Schedule, Section, plan_schedule
+from .role_schedule import Point, Schedule, Section, is_gemm, plan_schedule
 
 __all__ = ["Pipeline", "RoleRing"]
 
@@ -219,7 +219,7 @@ class RoleRing:
 
     def _pin_accumulators(self, b: Builder) -> None:
         """What was written to the accumulators before stays before."""
-        gemms = (n.op for s in self.pipeline.consumers for n in walk(s) if _is_gemm(n))  # type: ignore[attr-defined]
+        gemms = (n.op for s in self.pipeline.consumers for n in walk(s) if is_gemm(n))  # type: ignore[attr-defined]
         written = dict.fromkeys(g.c.buffer for g in gemms if g.clears is not True)
         if written:
             self._wait(b, 0, list(written))
@@ -230,7 +230,7 @@ class RoleRing:
     def _finish(self, b: Builder, plan: Schedule, count: Expr, more: bool) -> None:
         """After the loop: all gemms are done, and slots that are needed again are released."""
         p = self.pipeline
-        gemms = [c.op.c.buffer for c in p.consumers if _is_gemm(c)]  # type: ignore[attr-defined]
+        gemms = [c.op.c.buffer for c in p.consumers if is_gemm(c)]  # type: ignore[attr-defined]
         if gemms:
             self._wait(b, 0, list(dict.fromkeys(gemms)))
         if not more and self.counters is None:
@@ -261,10 +261,6 @@ def _loads(s: Stmt, staged: set[Buffer]) -> bool:
     return any(a.buffer.root() in staged for a in effects(s).reads)
 
 
-def _is_gemm(s: Any) -> bool:
-    return type(s) is TileStmt and s.op.name == "gemm"
-
-
 def _bytes(copies: list[Stmt]) -> Expr:
     """Bytes that arrive in this step: those of the copies whose conditions hold."""
     total: Expr = const(0)
@@ -285,7 +281,7 @@ def _with_notes(s: Stmt, notes: dict[str, Any]) -> Stmt:
 
 def _pinned(s: Stmt) -> Stmt:
     """Gemms of the loop are wgmma's; those that the schedule sees are waited for later."""
-    later = _is_gemm(s)
+    later = is_gemm(s)
 
     class Pin(Rewriter):
         def visit_TileStmt(self, n: TileStmt) -> Stmt:

@@ -24,7 +24,7 @@ from typing import Any
 
 from tilelang.ir import Buffer, Effects, Stmt, TileStmt, effects
 
-__all__ = ["Point", "Schedule", "plan_schedule"]
+__all__ = ["Point", "Schedule", "Section", "is_gemm", "plan_schedule"]
 
 
 @dataclass
@@ -76,8 +76,8 @@ def _head(stmts: Sequence[Stmt], all_effects: Sequence[Effects]) -> int:
     """How many statements at the start can be issued in the iteration before: a gemm, and what
     makes its accumulators. The rest must have another gemm, behind the accumulators' last use: the
     head then stands before it."""
-    first = next((n for n, s in enumerate(stmts) if _is_gemm(s)), None)
-    if first is None or not any(_is_gemm(s) for s in stmts[first + 1 :]):
+    first = next((n for n, s in enumerate(stmts) if is_gemm(s)), None)
+    if first is None or not any(is_gemm(s) for s in stmts[first + 1 :]):
         return 0
     c = stmts[first].op.c.buffer  # type: ignore[attr-defined]
     head, rest = all_effects[: first + 1], all_effects[first + 1 :]
@@ -95,7 +95,7 @@ def _head(stmts: Sequence[Stmt], all_effects: Sequence[Effects]) -> int:
 
 def _next_gemm(stmts: Sequence[Stmt], start: int) -> int:
     """The first gemm from there on; their number without one."""
-    return next((n for n in range(start, len(stmts)) if _is_gemm(stmts[n])), len(stmts))
+    return next((n for n in range(start, len(stmts)) if is_gemm(stmts[n])), len(stmts))
 
 
 def _carried(stmts: Sequence[Stmt], head: Sequence[Effects], c: Buffer) -> bool:
@@ -113,7 +113,7 @@ def _last_use(all_effects: Sequence[Effects], c: Buffer) -> int:
     return max(n for n, e in enumerate(all_effects) if e.touches(c))
 
 
-def _is_gemm(s: Any) -> bool:
+def is_gemm(s: Any) -> bool:
     return type(s) is TileStmt and s.op.name == "gemm"
 
 
@@ -148,9 +148,9 @@ class _Simulation:
 
     def _disturbs(self, s: int) -> bool:
         """Does a statement that is no gemm touch registers of one?"""
-        if _is_gemm(self.stmts[s]):
+        if is_gemm(self.stmts[s]):
             return False
-        ops = [x.op for x in self.stmts if _is_gemm(x)]  # type: ignore[attr-defined]
+        ops = [x.op for x in self.stmts if is_gemm(x)]  # type: ignore[attr-defined]
         return any(self.effects[s].touches(op.c.buffer) or self._changes(s, op) for op in ops)
 
     def run(self) -> Schedule:
@@ -198,7 +198,7 @@ class _Simulation:
         e, op = self.effects[s], g.op
         if e.opaque or e.barrier or self._changes(s, op):
             return True
-        if not _is_gemm(self.stmts[s]):
+        if not is_gemm(self.stmts[s]):
             return e.touches(op.c.buffer)
         other = self.stmts[s].op  # type: ignore[attr-defined]
         adds = other.c.buffer is op.c.buffer and other.a.buffer is not op.c.buffer
@@ -232,5 +232,5 @@ class _Simulation:
                 self.open.setdefault((channel, back), set(readers)).discard(s)
                 held = sum(c == channel for c, _ in self.open)
                 self.most_slots = max(self.most_slots, held)
-        if _is_gemm(self.stmts[s]):
+        if is_gemm(self.stmts[s]):
             self.flight.append(_Gemm(self.stmts[s].op, s, back))  # type: ignore[attr-defined]

@@ -17,8 +17,7 @@ from tilelang.engine.lower import call_of
 from tilelang.errors import ArgumentValueError
 from tilelang.ir import DType, HostProgram, IRModule, PrimFunc
 from tilelang.runtime.dlpack import allocate
-from tilelang.runtime.named import by_position
-from tilelang.runtime.quick_call import NUMPY, TORCH, quick_outputs
+from tilelang.runtime.quick_call import from_the_second, quick_outputs
 from tilelang.target import determine_target
 
 if TYPE_CHECKING:
@@ -168,31 +167,4 @@ def with_outputs(spec: CallSpec, run: Callable[..., Any], on_cuda: bool) -> Call
         run(*everything)
         return made[0] if len(made) == 1 else made
 
-    return _quick_first(spec, run, call)
-
-
-def _quick_first(
-    spec: CallSpec, run: Callable[..., Any], call: Callable[..., Any]
-) -> Callable[..., Any]:
-    """`call`, and for tensors of torch and numpy, from the second call with them on, a function
-    made for this program."""
-    num_inputs, first = len(spec.inputs), spec.first_tensor
-    made: dict[type, Callable[..., Any]] = {}
-
-    def either(*args: Any, **named: Any) -> Any:
-        if named:
-            args = by_position(spec, args, named)
-        if len(args) != num_inputs or first < 0:
-            return call(*args)
-        kind = type(args[first])
-        quick = made.get(kind)
-        if quick is not None:
-            return quick(*args)
-        result = call(*args)
-        framework = next((f for f in (TORCH, NUMPY) if f.tensor_class is kind), None)
-        if framework is not None:
-            made[kind] = quick_outputs(framework, spec, run, call)
-        return result
-
-    either.__name__ = either.__qualname__ = spec.name
-    return either
+    return from_the_second(spec, spec.inputs, call, lambda f: quick_outputs(f, spec, run, call))
