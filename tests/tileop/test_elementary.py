@@ -296,3 +296,31 @@ def test_magnitudes_of_single_integers(where: str, dtype: str) -> None:
     run(where, main, a, out)
     with np.errstate(over="ignore"):
         np.testing.assert_array_equal(out, np.abs(a) + np.ones(6, dtype))
+
+
+@everywhere
+def test_predicates_and_shifts_of_single_numbers_and_of_rows(where: str) -> None:
+    @T.prim_func
+    def main(
+        A: T.Tensor((4,), "float32"),
+        U: T.Tensor((4,), "uint64"),
+        O: T.Tensor((2, 3, 4), "float32"),
+        V: T.Tensor((2, 2, 4), "uint64"),
+    ):
+        with T.Kernel(1, threads=32):
+            for n, loop in enumerate((T.serial, T.Parallel)):
+                for i in loop(4):
+                    O[n, 0, i] = T.cast(T.isnan(A[i]), "float32")
+                    O[n, 1, i] = T.cast(T.isinf(A[i]), "float32")
+                    O[n, 2, i] = T.cast(T.isfinite(A[i]), "float32")
+                    V[n, 0, i] = T.shift_left(U[i], 1)
+                    V[n, 1, i] = T.shift_right(U[i], 1)
+
+    a = np.array([1, np.nan, np.inf, -np.inf], np.float32)
+    u = np.array([0, 1, 2**63 + 3, 2**64 - 1], np.uint64)
+    o, v = np.zeros((2, 3, 4), np.float32), np.zeros((2, 2, 4), np.uint64)
+    run(where, main, a, u, o, v)
+    want = np.stack([np.isnan(a), np.isinf(a), np.isfinite(a)])
+    one = np.uint64(1)
+    np.testing.assert_array_equal(o, [want, want])
+    np.testing.assert_array_equal(v, [[u << one, u >> one]] * 2)

@@ -176,7 +176,7 @@ class ExprText:
         if e.dtype.is_int and e.op == "abs":
             return f"wrap_{e.dtype.row.name}({text})"
         if e.dtype.is_bool:
-            return text if self._many(e) else f"bool({text})"
+            return text if self._many(e) else f"{text}.item()"
         return f"rounded({text}, {e.dtype.row.name})" if e.dtype.is_narrow else text
 
     def effect_call(self, e: Call, row: Any) -> str:

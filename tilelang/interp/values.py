@@ -171,14 +171,19 @@ def truncmod(a: Value, b: Value) -> Value:
 
 def shl(a: Value, b: Value) -> Value:
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
-        return np.where(np.asarray(b) < 64, np.asarray(a) << np.minimum(b, 63), 0)
+        return np.where(np.asarray(b) < 64, np.asarray(a) << _count(a, b), np.zeros_like(a))
     return a << min(b, 64)
 
 
 def shr(a: Value, b: Value) -> Value:
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
-        return np.asarray(a) >> np.minimum(b, 63)
+        return np.asarray(a) >> _count(a, b)
     return a >> b
+
+
+def _count(a: Value, b: Value) -> Any:
+    """How far to shift, in the dtype of what is shifted: numpy mixes no signed with uint64."""
+    return np.minimum(b, 63).astype(np.asarray(a).dtype)
 
 
 def _pick(name: str) -> Callable[[Value, Value], Value]:
