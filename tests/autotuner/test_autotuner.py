@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -165,11 +166,20 @@ def test_the_tuner_object(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_a_configuration_that_takes_too_long_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
-    configs = [{"work": 100_000}, {"work": 1}]
-    f = lazy(configs, timeout=0.5, rep=1, warmup=1)
-    kernel = f(1024)
+    held, trials = threading.Event(), 0
+
+    def inputs(params: Any) -> Any:
+        nonlocal trials
+        trials += 1
+        if trials == 1:
+            held.wait(60)
+        return [np.zeros(params[0].shape, "float32")]
+
+    f = lazy([{"work": 2}, {"work": 1}], timeout=3, rep=1, warmup=1, supply_prog=inputs)
+    kernel = f(64)
+    held.set()
     assert kernel.config == {"work": 1}
-    assert "takes longer than 0.5 s" in caplog.text
+    assert "takes longer than 3 s" in caplog.text
 
 
 def test_what_cannot_be_tuned_says_why() -> None:
