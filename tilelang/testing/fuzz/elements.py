@@ -41,7 +41,8 @@ def _value(p: Writer, f: Tile, g: Tile) -> tuple[str, int]:
         (f"T.min({x}, {y}) - 1", both + 1), (f"T.max({x}, {y})", both), (f"-{x}", f.limit),
         (f"{x} + {i}", f.limit + 3 * max(p.m, p.n)), (f"{x} + {j}", f.limit + 5),
         (f"T.if_then_else(j % 3 == 1, {x}, {y})", both), (f"T.abs({x})", f.limit),
-        (f"{x} * 2", 2 * f.limit), (f"T.if_then_else({x} > {y}, {x}, 2)", both + 2),
+        (f"{x} * 2", 2 * f.limit), (f"T.min({x}, 0) - 4", f.limit + 4),
+        (f"T.if_then_else({x} > {y}, {x}, 2)", both + 2),
     ]  # fmt: skip
     options += [(f"{x} - {v.name}[i]", f.limit + v.limit) for v in p.row_vectors]
     options += [(f"T.min({x}, {v.name}[j])", f.limit + v.limit) for v in p.column_vectors]

@@ -24,7 +24,8 @@ def loop_head(p: Writer, var: str, steps: int, *, around: bool = False) -> str:
     count = p.scalar(steps) if not p.repeats and p.choices.number(3) == 3 else str(steps)
     serial = around if p.kind == "roles" else p.kind == "small" and p.choices.flag()
     if serial:
-        return f"for {var} in T.serial({count}):"
+        how = p.choices.pick(["serial", "unroll"]) if count.isdigit() else "serial"
+        return f"for {var} in T.{how}({count}):"
     return f"for {var} in T.Pipelined({count}, num_stages={stages}):"
 
 
