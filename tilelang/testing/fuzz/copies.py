@@ -120,10 +120,14 @@ def masked_rows(p: Writer) -> None:
 
 
 def store(p: Writer, t: Tile, *, vector: bool = False) -> None:
-    """To a new output, as a copy, element by element, or added atomically."""
-    g = p.tensor(f"{p.rows}," if vector else f"{p.rows}, {p.n}", p.acc)
-    how = 0 if vector else p.choices.number(2)
-    if how == 0:
+    """To a new output, as a copy, a narrow one too, element by element, or added atomically."""
+    how = 0 if vector else p.choices.number(3)
+    narrow = how == 3 and p.acc == "float32"
+    if narrow:
+        p.bound(t, CONVERTIBLE["float16"])
+    shape = f"{p.rows}," if vector else f"{p.rows}, {p.n}"
+    g = p.tensor(shape, "float16" if narrow else p.acc)
+    if how in (0, 3):
         p.emit(f"T.copy({t.name}, {g}[{_rows_of_block(p)}{'' if vector else ', :'}])")
     elif how == 1:
         with p.nest():
