@@ -381,7 +381,6 @@ class Program(ExprText):
             return call if e.op not in _NEEDS_CALL else self.update(e, call)
         return f"(yield {e.op!r}, ({args}))"
 
-
     def update(self, e: Call, call: str) -> str:
         """An atomic update of an element outside of a global buffer is dropped, as a store is."""
         target = e.args[0]
