@@ -64,7 +64,9 @@ def test_a_dtype_is_made_of_anything_that_names_one() -> None:
         assert T.dtype(x) == want
 
 
-@pytest.mark.parametrize("x", ["float33", "", 3, None, object()], ids=repr)
+@pytest.mark.parametrize(
+    "x", ["float33", "", 3, None, object()], ids=["unknown", "empty", "int", "None", "object"]
+)
 def test_what_names_no_dtype(x: Any) -> None:
     with pytest.raises(TypeError, match="unknown dtype"):
         T.dtype(x)
