@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
     from .checks import CheckContext
 
-__all__ = ["WaitWgmma"]
+__all__ = ["PIN_ONLY", "WaitWgmma"]
+
+PIN_ONLY = -1
 
 
 def _why_not(op: WaitWgmma, ctx: LowerContext) -> str | None:
@@ -30,10 +32,14 @@ def _nothing_to_wait_for(op: WaitWgmma, ctx: LowerContext) -> str | None:
 
 def _emit(op: WaitWgmma, ctx: LowerContext, b: Builder) -> None:
     from .gemm.wgmma import (
+        pin,
         wait_for,
     )  # gemm and wait share the package's base: late, to break the cycle
 
-    if op.done:
+    if op.pending == PIN_ONLY:
+        for r in op.done:
+            pin(b, ctx.registers[r.buffer])
+    elif op.done:
         wait_for(b, op.pending, [ctx.registers[r.buffer] for r in op.done])
     else:
         wait_for(b, op.pending, ctx.in_flight if op.pending == 0 else [])
@@ -42,7 +48,8 @@ def _emit(op: WaitWgmma, ctx: LowerContext, b: Builder) -> None:
 @node
 class WaitWgmma(TileOp):
     """Until at most `pending` groups of asynchronous gemms are unfinished (PTX ISA,
-    wgmma.wait_group). done: the accumulators that are read after it, if that is known."""
+    wgmma.wait_group). done: the accumulators that are read after it, if that is known. PIN_ONLY:
+    nothing is waited for, `done` only keeps its writes before this place."""
 
     pending: int = 0
     done: tuple[Region, ...] = ()

@@ -36,7 +36,7 @@ from tilelang.ir import (
     walk,
 )
 from tilelang.tileop.copy.tma import tile_bytes
-from tilelang.tileop.wait import WaitWgmma
+from tilelang.tileop.wait import PIN_ONLY, WaitWgmma
 
 from .pipeline_body import unwrapped
 from .ring import Slots
@@ -193,14 +193,17 @@ class RoleRing:
                     self._section(b, plan.steady, k, self._step(b, False, done, k))
                 self._section(b, plan.epilogue, last, self._step(b, False, done, last))
         self._finish(b, plan, self._count(False, done), more)
-        return refresh(b.finish())
+        return b.finish()
 
-    def _section(self, b: Builder, section: Section, k: Expr, step: Expr) -> None:
-        """The statements of a section, in iteration `k`."""
+    def _section(self, out: Builder, section: Section, k: Expr, step: Expr) -> None:
+        """The statements of a section, in iteration `k`. Sections repeat statements of each other:
+        each names values of its own."""
+        b = Builder(self.span)
         for point, (n, ahead) in zip(section.points, section.order, strict=False):
             self._settle(b, point, k, step)
             self._issue(b, n, k + int(ahead), step + int(ahead))
         self._settle(b, section.points[-1], k, step)
+        out.emit(refresh(b.finish()))
 
     def _issue(self, b: Builder, n: int, k: Expr, step: Expr) -> None:
         """Statement `n` of iteration `k`, when what it reads has arrived."""
@@ -222,7 +225,7 @@ class RoleRing:
         gemms = (n.op for s in self.pipeline.consumers for n in walk(s) if is_gemm(n))  # type: ignore[attr-defined]
         written = dict.fromkeys(g.c.buffer for g in gemms if g.clears is not True)
         if written:
-            self._wait(b, 0, list(written))
+            self._wait(b, PIN_ONLY, list(written))
 
     def _wait(self, b: Builder, pending: int, done: list[Buffer]) -> None:
         b.emit(TileStmt(WaitWgmma(pending, tuple(c.whole() for c in done)), {}, self.span))
@@ -231,7 +234,7 @@ class RoleRing:
         """After the loop: all gemms are done, and slots that are needed again are released."""
         p = self.pipeline
         gemms = [c.op.c.buffer for c in p.consumers if is_gemm(c)]  # type: ignore[attr-defined]
-        if gemms:
+        if plan.unfinished:
             self._wait(b, 0, list(dict.fromkeys(gemms)))
         if not more and self.counters is None:
             return

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tilelang.ir import Buffer, Effects, Stmt, TileStmt, effects
+from tilelang.ir import Bind, Buffer, Effects, Stmt, TileStmt, effects, free_vars, walk
 
 __all__ = ["Point", "Schedule", "Section", "is_gemm", "plan_schedule"]
 
@@ -50,12 +50,13 @@ class Section:
 @dataclass(frozen=True)
 class Schedule:
     """steady: an iteration. prologue: what of iteration 0 comes before the first; epilogue: what of
-    the last one comes after it; both empty where nothing is issued ahead. last: (channel,
-    iterations back) to release when all gemms are done."""
+    the last one comes after it; both empty where nothing is issued ahead. unfinished: gemms may be
+    in flight after the loop. last: (channel, iterations back) to release when they are done."""
 
     prologue: Section | None
     steady: Section
     epilogue: Section | None
+    unfinished: bool
     last: tuple[tuple[int, int], ...]
 
 
@@ -90,7 +91,11 @@ def _head(stmts: Sequence[Stmt], all_effects: Sequence[Effects]) -> int:
     written = {w.buffer.root() for e in rest for w in e.writes}
     if any(r.buffer.root() in written for e in head for r in e.reads if r.buffer is not c):
         return 0
-    return first + 1 if _next_gemm(stmts, _last_use(all_effects, c) + 1) < len(stmts) else 0
+    cut = _next_gemm(stmts, _last_use(all_effects, c) + 1)
+    bound = {x.var for s in stmts[:cut] for x in walk(s) if type(x) is Bind}
+    if cut == len(stmts) or any(v in bound for s in stmts[cut:] for v in free_vars(s)):
+        return 0  # a value named before the cut is not there in the iteration after it
+    return first + 1
 
 
 def _next_gemm(stmts: Sequence[Stmt], start: int) -> int:
@@ -169,9 +174,11 @@ class _Simulation:
             left = list(self.open)
             self._age()
         if not self.head:
-            return Schedule(None, steady, None, tuple(at for at in left if at[1] >= 0))
+            return Schedule(
+                None, steady, None, bool(self.flight), tuple(at for at in left if at[1] >= 0)
+            )
         epilogue = self._section(rest)
-        return Schedule(prologue, steady, epilogue, tuple(self.open))
+        return Schedule(prologue, steady, epilogue, False, tuple(self.open))
 
     def _section(self, order: Sequence[tuple[int, bool]]) -> Section:
         points = tuple(Point() for _ in range(len(order) + 1))
