@@ -6,6 +6,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <atomic>
+
 namespace sim {
 
 #ifdef TLSIM_UCONTEXT
@@ -109,13 +111,22 @@ void switch_context(Context& from, Context& to) {
 
 #endif
 
-Stacks::~Stacks() {
+// A guarded page splits a mapping in two, and Linux allows a process 65530 of them.
+static constexpr long kMostGuards = 1 << 14;
+static std::atomic<long> guards{0};
+
+Stacks::~Stacks() { release(); }
+
+void Stacks::release() {
   if (memory_) munmap(memory_, count_ * kSize);
+  guards -= guarded_;
+  memory_ = nullptr;
+  guarded_ = 0;
 }
 
 void Stacks::reserve(unsigned count) {
   if (count <= count_) return;
-  if (memory_) munmap(memory_, count_ * kSize);
+  release();
   void* memory = mmap(nullptr, count * kSize, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) {
@@ -125,7 +136,7 @@ void Stacks::reserve(unsigned count) {
   memory_ = static_cast<unsigned char*>(memory);
   count_ = count;
   const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  for (unsigned i = 0; i < count; ++i)
+  for (unsigned i = 0; i < count && guards < kMostGuards; ++i, ++guards, ++guarded_)
     mprotect(base(i), page, PROT_NONE);  // an overflow faults here
 }
 

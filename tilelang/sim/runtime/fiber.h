@@ -31,7 +31,8 @@ void prepare(Context& context, unsigned char* base, size_t size, void (*entry)()
 // Suspends the caller in `from` and resumes `to`.
 void switch_context(Context& from, Context& to);
 
-// Stacks of equal size, each with an inaccessible page below it, committed only where touched.
+// Stacks of equal size, committed only where touched, each with an inaccessible page below it as
+// long as there are not too many of them in the process.
 class Stacks {
  public:
   static constexpr size_t kSize = 256 << 10;
@@ -43,6 +44,9 @@ class Stacks {
  private:
   unsigned char* memory_ = nullptr;
   unsigned count_ = 0;
+  long guarded_ = 0;
+
+  void release();
 };
 
 }  // namespace sim
