@@ -148,6 +148,12 @@ def test_a_result_is_remembered_across_processes(monkeypatch: pytest.MonkeyPatch
         lazy(configs)(64)
 
 
+def test_a_result_that_was_not_checked_does_not_stand_for_a_checked_one() -> None:
+    assert lazy([{"add": 2.0}])(64).config == {"add": 2.0}
+    with pytest.raises(TuningError):
+        lazy([{"add": 2.0}], ref_prog=lambda x: x + 1)(64)
+
+
 def test_the_tuner_object(caplog: pytest.LogCaptureFixture) -> None:
     def f(block: int) -> Any:
         return program(64, block)

@@ -16,7 +16,7 @@ from tilelang.jit import JITImpl, JITKernel, jit
 from tilelang.profiler import TensorSupplyType
 
 from .trial import ProfileArgs, Trials
-from .tuner import AutotuneResult, _key, as_configs, tune
+from .tuner import AutotuneResult, as_configs, tune, tuning_key
 
 __all__ = ["TunedFunction", "autotune"]
 
@@ -118,7 +118,7 @@ class TunedFunction:
         key = (call, repr(open_))
         if key not in self._results:
             trials = Trials(self.profile, self._runtime(args, kwargs, open_[0]) if eager else None)
-            on_disk = _key(self.jit_impl, open_, repr(call))
+            on_disk = tuning_key(self.jit_impl, open_, self.profile, repr(call))
             self._results[key] = tune(
                 lambda config: self._compiled(args, kwargs, config), open_, trials, on_disk
             )

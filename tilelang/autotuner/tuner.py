@@ -30,7 +30,7 @@ from tilelang.target import determine_target
 
 from .trial import ProfileArgs, Trials
 
-__all__ = ["AutoTuner", "AutotuneResult", "as_configs", "tune"]
+__all__ = ["AutoTuner", "AutotuneResult", "as_configs", "tune", "tuning_key"]
 
 logger = logging.getLogger("tilelang")
 FAILED = (
@@ -115,7 +115,7 @@ class AutoTuner:
         given = {"warmup": warmup, "rep": rep, "timeout": timeout}
         profile = replace(self.profile, **{k: v for k, v in given.items() if v is not None})  # type: ignore[arg-type]
         target = determine_target(self.compile_args.get("target"), return_object=True)
-        key = _key(self.fn, self.configs, (str(target), repr(self.compile_args)))
+        key = tuning_key(self.fn, self.configs, profile, (str(target), repr(self.compile_args)))
         return tune(self._compiled, self.configs, Trials(profile), key)
 
     def _compiled(self, config: Mapping[str, Any]) -> JITKernel:
@@ -219,7 +219,9 @@ def _shown(steps: Sequence[int]) -> Iterable[int]:
 # ------------------------------------------------------------------------------ what is remembered
 
 
-def _key(fn: Any, configs: Sequence[Mapping[str, Any]], more: Any) -> str | None:
+def tuning_key(
+    fn: Any, configs: Sequence[Mapping[str, Any]], profile: ProfileArgs, more: Any
+) -> str | None:
     """Names a tuning across processes; None if it cannot be named."""
     origin = fn.__wrapped__ if isinstance(fn, JITImpl) else fn
     closed = inspect.getclosurevars(origin).nonlocals if inspect.isfunction(origin) else None
@@ -227,7 +229,8 @@ def _key(fn: Any, configs: Sequence[Mapping[str, Any]], more: Any) -> str | None
         source = inspect.getsource(origin)
     except (OSError, TypeError):
         return None
-    text = json.dumps([source, configs, repr(closed), more], default=repr, sort_keys=True)
+    checked = profile.ref_prog is not None and not profile.skip_check  # what won unchecked may fail
+    text = json.dumps([source, configs, repr(closed), checked, more], default=repr, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -233,9 +233,9 @@ class RoleRing:
     def _finish(self, b: Builder, plan: Schedule, count: Expr, more: bool) -> None:
         """After the loop: all gemms are done, and slots that are needed again are released."""
         p = self.pipeline
-        gemms = [c.op.c.buffer for c in p.consumers if is_gemm(c)]  # type: ignore[attr-defined]
         if plan.unfinished:
-            self._wait(b, 0, list(dict.fromkeys(gemms)))
+            written = (c.op.c.buffer for c in p.consumers if is_gemm(c))  # type: ignore[attr-defined]
+            self._wait(b, 0, list(dict.fromkeys(written)))
         if not more and self.counters is None:
             return
         last = count - 1 if self.counters else count + p.loop.extent - 1
